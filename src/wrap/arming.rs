@@ -83,6 +83,10 @@ fn armed(
         let words = [cli, event, "--to", file].map(str::to_owned);
         before.iter().cloned().chain(words).collect()
     };
+    let is_tried = agents::named(cli).is_some_and(|agent| agent.is_tried_on_windows);
+    if process::SYSTEM == "windows" && !is_tried {
+        return Err(Unarmed::System.into());
+    }
     let mut armed = (hooks.arm)(&Arming {
         command: &command,
         arguments: &words,
@@ -90,7 +94,6 @@ fn armed(
         env: &|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()),
         read: &|path| read_if_there(path, wrapper.directory),
         directory: folder.path(),
-        is_windows: process::SYSTEM == "windows",
     })?;
     if hooks.extension.is_some() {
         armed.env.push((Extension::WRAPPER_VARIABLE, file.to_owned()));

@@ -117,7 +117,7 @@ fn declared(wrapped: Option<&Wrapped>, book: &Book, accepts: bool) -> Reader {
 
 fn judge(book: &Book, command: u32, accepts: bool, members: &[Member]) -> Reader {
     let recognise = |path: &str| book.recognise(path, SYSTEM);
-    Judge { command, accepts, recognise: &recognise }.reader(members)
+    Judge { command, accepts, recognise: &recognise, members }.reader()
 }
 
 /// A command that is about to be wrapped, with the file that determines what it does.

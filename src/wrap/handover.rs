@@ -26,12 +26,12 @@ pub(super) struct Offer<'a> {
 
 /// Returns why the CLI with this recipe cannot be given our server; `None` if it can.
 pub(super) fn obstacle(recipe: &str) -> Option<String> {
-    let Some(handover) = agents::named(recipe).and_then(|agent| agent.mcp) else {
+    let Some(agent) = agents::named(recipe).filter(|agent| agent.mcp.is_some()) else {
         let known = AGENTS.iter().filter(|agent| agent.mcp.is_some());
         let known: Vec<_> = known.map(|Agent { name, .. }| *name).collect();
         return Some(format!("a way to hand it over is known only for {}", known.join(", ")));
     };
-    let is_tried = handover.works_on_windows || process::SYSTEM != "windows";
+    let is_tried = agent.is_tried_on_windows || process::SYSTEM != "windows";
     (!is_tried).then(|| "that was never tried on Windows".to_owned())
 }
 
@@ -49,7 +49,7 @@ pub(super) fn hand_over(
     if let Some(why) = obstacle(recipe) {
         return Err(io::Error::other(why));
     }
-    let handover = agents::named(recipe).and_then(|agent| agent.mcp).expect("there is no obstacle");
+    let give = agents::named(recipe).and_then(|agent| agent.mcp).expect("there is no obstacle");
     let made = match hooks {
         Some(_) => None,
         None => Some(RunFolder::create(wrapper.run_directory, wrapper.name, wrapper.key)?),
@@ -67,7 +67,7 @@ pub(super) fn hand_over(
     };
     // The CLI's own arguments need not be text, and stay as they are.
     let mut armed = hooks.map(|(_, armed)| armed.clone()).unwrap_or_default();
-    (handover.give)(&server, &mut armed).map_err(|why| io::Error::other(why.to_string()))?;
+    give(&server, &mut armed).map_err(|why| io::Error::other(why.to_string()))?;
     for (name, text) in &armed.files {
         folder.write(name, text)?;
     }

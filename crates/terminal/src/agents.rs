@@ -13,7 +13,7 @@ mod gemini;
 mod opencode;
 mod qwen;
 
-use super::{handover::Handover, hooks::Hooks, transcript::Format};
+use super::{handover::GiveServer, hooks::Hooks, transcript::Format};
 
 /// An agent CLI.
 pub struct Agent {
@@ -26,7 +26,9 @@ pub struct Agent {
     /// The CLI's hooks, if the wrapper gives it some.
     pub hooks: Option<&'static Hooks>,
     /// The way to hand our MCP server over to the CLI, if one is known.
-    pub mcp: Option<&'static Handover>,
+    pub mcp: Option<GiveServer>,
+    /// Whether hooks and handover were tried on Windows.
+    pub is_tried_on_windows: bool,
     /// An environment variable that the CLI sets for the commands that its agent runs, if one is
     /// known. Without a variable, a command of an agent that was started without the wrapper counts
     /// as a command of the agent's user.

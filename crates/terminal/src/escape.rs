@@ -44,30 +44,25 @@ pub(super) enum Sender {
 
 /// The kinds of strings that a sequence can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(super) enum StringKind {
     /// `ESC ]`, an operating system command.
-    Osc,
+    Osc = b']',
     /// `ESC P`, a device control string.
-    Dcs,
+    Dcs = b'P',
     /// `ESC _`, an application program command.
-    Apc,
+    Apc = b'_',
     /// `ESC ^`, a privacy message.
-    Pm,
+    Pm = b'^',
     /// `ESC X`, a start of string.
-    Sos,
+    Sos = b'X',
 }
 
 impl StringKind {
     /// Returns the kind of string that `ESC` followed by `byte` begins.
-    const fn introduced_by(byte: u8) -> Option<Self> {
-        match byte {
-            b']' => Some(Self::Osc),
-            b'P' => Some(Self::Dcs),
-            b'_' => Some(Self::Apc),
-            b'^' => Some(Self::Pm),
-            b'X' => Some(Self::Sos),
-            _ => None,
-        }
+    fn introduced_by(byte: u8) -> Option<Self> {
+        let kinds = [Self::Osc, Self::Dcs, Self::Apc, Self::Pm, Self::Sos];
+        kinds.into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -163,13 +158,12 @@ impl Tokenizer {
             _ if byte == ESC => self.enter(State::Escape),
             _ if byte < b' ' => self.control_in_sequence(byte),
             State::Escape | State::StringEscape(_) => self.after_escape(byte),
-            State::Intermediate => match byte {
-                0x30..=0x7e => self.finish(Token::Escape(byte)),
-                _ => None,
-            },
+            State::Intermediate if (0x30..=0x7e).contains(&byte) => {
+                self.finish(Token::Escape(byte))
+            }
             State::Csi => self.in_csi(byte),
             State::Ss3 => self.finish(Token::Ss3(byte)),
-            State::String(_) => None,
+            State::Intermediate | State::String(_) => None,
             State::Raw(0 | 1) => self.finish(Token::Raw),
             State::Raw(count) => self.enter(State::Raw(count - 1)),
         }

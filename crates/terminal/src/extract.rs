@@ -9,6 +9,7 @@
 
 mod block;
 mod body;
+mod body_row;
 mod extracted;
 mod fence;
 mod finding;
@@ -122,7 +123,7 @@ impl ScreenExtractor {
 
     /// Reads output of the program.
     pub(crate) fn feed(&mut self, now: Moment, bytes: &[u8], out: &mut Vec<Extracted>) {
-        if self.reader.is_live() {
+        if self.reader.is_live {
             self.tick(now, out);
             let may_sample = self.is_changed && !self.screen.synchronizing();
             if may_sample && now >= self.sampled_at.plus(SAMPLE_MS) {
@@ -155,7 +156,7 @@ impl ScreenExtractor {
     /// Extracts messages from rows that have become stable by `now`. To be called at
     /// [`Self::deadline`].
     pub(crate) fn tick(&mut self, now: Moment, out: &mut Vec<Extracted>) {
-        if !self.reader.is_live() {
+        if !self.reader.is_live {
             return;
         }
         if self.stable_at.is_some_and(|at| at <= now) {
@@ -175,7 +176,7 @@ impl ScreenExtractor {
 
     /// Ends the output, so that all rows are final.
     pub(crate) fn finish(&mut self, now: Moment, out: &mut Vec<Extracted>) {
-        self.reader.begin_finish();
+        self.reader.is_finishing = true;
         self.screen.leave_alternate(&mut self.reader);
         self.end_turn(now);
         self.stable_at = None;
@@ -194,7 +195,7 @@ impl ScreenExtractor {
     pub(crate) fn deadline(&self) -> Option<Moment> {
         let silence = self.is_turn_open.then(|| self.output_at.plus(SILENCE_MS));
         let deadline = [self.stable_at, silence].into_iter().flatten().min();
-        deadline.filter(|_| self.reader.is_live())
+        deadline.filter(|_| self.reader.is_live)
     }
 
     /// Remembers that `body` is typed into the agent in a frame with these six digits, without
@@ -213,7 +214,7 @@ impl ScreenExtractor {
     /// Whether the agent is in the middle of a message. Text that is typed now would become a part
     /// of the message.
     pub(crate) fn is_in_message(&self) -> bool {
-        self.reader.is_in_message()
+        self.reader.is_in_message
     }
 
     /// Returns the screen.
@@ -254,7 +255,7 @@ impl ScreenExtractor {
         self.waits_since = None;
         self.sample(now);
         self.reader.read_visible(now, self.screen.cursor().row);
-        self.stable_at = self.reader.next_stable_at(now);
+        self.stable_at = self.reader.stability.next_stable_at(now);
     }
 
     fn end_turn(&mut self, now: Moment) {

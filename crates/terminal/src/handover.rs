@@ -11,14 +11,9 @@ pub(crate) const SERVER: &str = "agent-relay";
 /// asked for an hour.
 pub(super) const TOOL_TIMEOUT_S: u64 = 3700;
 
-/// The way to hand an MCP server over to a CLI.
-pub struct Handover {
-    /// Whether the way is known to work on Windows.
-    pub works_on_windows: bool,
-    /// Adds what makes the CLI start the server to a command line: to the arguments, which come
-    /// before the CLI's own, and to the files and variables, which may have those of hooks.
-    pub give: fn(&McpServer<'_>, &mut Armed) -> Result<(), Unarmed>,
-}
+/// A function that adds what makes a CLI start the server to a command line: to the arguments,
+/// which come before the CLI's own, and to the files and variables, which may have those of hooks.
+pub type GiveServer = fn(&McpServer<'_>, &mut Armed) -> Result<(), Unarmed>;
 
 /// The server that a CLI is to start.
 pub struct McpServer<'a> {

@@ -9,8 +9,7 @@ mod input;
 mod own_tool;
 mod prompt_queue;
 
-pub(crate) use arguments::{free_word, has_switch};
-pub use arguments::{options, subcommand};
+pub(crate) use arguments::{check_options, free_word, has_switch, options, refuse, subcommand};
 pub(super) use input::frames_in;
 pub(super) use input::is_session;
 pub use input::{REPORT_BYTES_MAX, read};
@@ -104,8 +103,6 @@ pub struct Arming<'a> {
     pub read: ReadFile<'a>,
     /// The directory for the files of this run.
     pub directory: &'a Path,
-    /// Whether the CLI runs the command of a hook by Windows' command processor.
-    pub is_windows: bool,
 }
 
 #[cfg(test)]
@@ -119,7 +116,6 @@ impl<'a> Arming<'a> {
             env: &|_| None,
             read: &|_| Ok(None),
             directory: Path::new(directory),
-            is_windows: false,
         }
     }
 }
@@ -161,23 +157,23 @@ pub enum Unarmed {
 
 impl fmt::Display for Unarmed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotInteractive(argument) => write!(f, "`{argument}` is no conversation"),
-            Self::Disabled(argument) => write!(f, "`{argument}` turns hooks off"),
-            Self::OwnHooks => {
-                f.write_str("its arguments set hooks in a form that cannot be merged")
+        f.write_str(match self {
+            Self::NotInteractive(argument) => return write!(f, "`{argument}` is no conversation"),
+            Self::Disabled(argument) => return write!(f, "`{argument}` turns hooks off"),
+            Self::Version(since) => {
+                return write!(f, "its version is unknown, or older than {since}");
             }
-            Self::Version(since) => write!(f, "its version is unknown, or older than {since}"),
-            Self::System => f.write_str("they were never tried on this system"),
-            Self::Settings => f.write_str(
-                "its argument `--settings` is no JSON object, and no readable file with one",
-            ),
+            Self::OwnHooks => "its arguments set hooks in a form that cannot be merged",
+            Self::System => "they were never tried on this system",
+            Self::Settings => {
+                "its argument `--settings` is no JSON object, and no readable file with one"
+            }
             Self::Configuration => {
-                f.write_str("the configuration in its variable is no JSON object, or too long")
+                "the configuration in its variable is no JSON object, or too long"
             }
-            Self::NotText => f.write_str("an argument or a path is not valid text"),
-            Self::Defaults => f.write_str("the defaults of its system are no JSON object"),
-        }
+            Self::NotText => "an argument or a path is not valid text",
+            Self::Defaults => "the defaults of its system are no JSON object",
+        })
     }
 }
 

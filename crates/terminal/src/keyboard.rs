@@ -97,26 +97,20 @@ pub struct Judge<'a> {
     pub accepts: bool,
     /// Recognises an executable or a script by its path.
     pub recognise: &'a dyn Fn(&str) -> Option<Recognised>,
+    /// The processes in the foreground.
+    pub members: &'a [Member],
 }
 
 impl Judge<'_> {
     /// Returns the program that reads the terminal. If several programs may read it, the strictest
     /// verdict counts.
     #[must_use]
-    pub fn reader(&self, members: &[Member]) -> Reader {
-        let foreground = Foreground { judge: self, members };
-        let readers = members.iter().filter(|member| foreground.is_reader(member));
-        let strictest = readers.map(|member| foreground.verdict(member)).reduce(stricter);
+    pub fn reader(&self) -> Reader {
+        let readers = self.members.iter().filter(|member| self.is_reader(member));
+        let strictest = readers.map(|member| self.verdict(member)).reduce(stricter);
         strictest.unwrap_or(Reader::Barred(Obstacle::Unidentified, None))
     }
-}
 
-struct Foreground<'a> {
-    judge: &'a Judge<'a>,
-    members: &'a [Member],
-}
-
-impl Foreground<'_> {
     /// Whether this process may read typed text. A launcher does not read if a program that it
     /// started may read.
     fn is_reader(&self, member: &Member) -> bool {
@@ -136,7 +130,7 @@ impl Foreground<'_> {
     fn may_launch(&self, member: &Member) -> bool {
         let kind = member.program.as_ref().map(Kind::of);
         let is_known = matches!(kind, Some(Kind::ShellScript(_) | Kind::Launcher));
-        let is_near = member.reads_terminal.is_some() || member.pid == self.judge.command;
+        let is_near = member.reads_terminal.is_some() || member.pid == self.command;
         is_known
             || (is_near
                 && matches!(
@@ -149,8 +143,8 @@ impl Foreground<'_> {
     /// Whether the program is the wrapped file, or was started by a wrapped batch file.
     fn is_wrapped(&self, member: &Member, program: &Program) -> bool {
         let is_batch_file = |it: &Program| it.is_wrapped && Kind::of(it).runs_batch_file(it);
-        let starter = self.members.iter().find(|it| Some(it.pid) == member.parent);
-        program.is_wrapped || starter.and_then(|it| it.program.as_ref()).is_some_and(is_batch_file)
+        let starter = self.parent(member).and_then(|it| it.program.as_ref());
+        program.is_wrapped || starter.is_some_and(is_batch_file)
     }
 
     /// Whether the process is a tool server of an agent, on systems that do not tell which process
@@ -162,17 +156,13 @@ impl Foreground<'_> {
     }
 
     fn descends(&self, member: &Member, from: impl Fn(&Member) -> bool) -> bool {
-        let mut at = member;
+        let ancestors = std::iter::successors(self.parent(member), |it| self.parent(it));
         // Process ids are reused, so parents may form a cycle.
-        for _ in 0..self.members.len() {
-            let parent = self.members.iter().find(|it| Some(it.pid) == at.parent);
-            match parent {
-                Some(parent) if from(parent) => return true,
-                Some(parent) => at = parent,
-                None => return false,
-            }
-        }
-        false
+        ancestors.take(self.members.len()).any(from)
+    }
+
+    fn parent(&self, member: &Member) -> Option<&Member> {
+        self.members.iter().find(|it| Some(it.pid) == member.parent)
     }
 
     fn verdict(&self, member: &Member) -> Reader {
@@ -186,8 +176,8 @@ impl Foreground<'_> {
         match &kind {
             Kind::Relay => barred(Obstacle::Nested),
             Kind::Shell if member.is_stopped => barred(Obstacle::Suspended),
-            Kind::Shell => match (self.judge.recognise)(&name) {
-                Some(Recognised::Shell) if member.pid == self.judge.command => Reader::Shell,
+            Kind::Shell => match (self.recognise)(&name) {
+                Some(Recognised::Shell) if member.pid == self.command => Reader::Shell,
                 _ => barred(Obstacle::Shell),
             },
             Kind::Interpreter => barred(Obstacle::Interpreter),
@@ -195,7 +185,7 @@ impl Foreground<'_> {
             _ if member.is_stopped => barred(Obstacle::Suspended),
             Kind::Script(path) | Kind::Other(path) => {
                 let mut paths = [Some(path), program.script.as_ref()].into_iter().flatten();
-                let agent = paths.find_map(|path| match (self.judge.recognise)(path) {
+                let agent = paths.find_map(|path| match (self.recognise)(path) {
                     Some(Recognised::Agent(recipe)) => Some(recipe),
                     _ => None,
                 });
@@ -209,7 +199,7 @@ impl Foreground<'_> {
 
     fn accepted_or(&self, is_wrapped: bool, barred: impl Fn(Obstacle) -> Reader) -> Reader {
         match is_wrapped {
-            true if self.judge.accepts => Reader::Accepted,
+            true if self.accepts => Reader::Accepted,
             true => barred(Obstacle::Unaccepted),
             false => barred(Obstacle::OtherProgram),
         }

@@ -14,6 +14,7 @@
 
 mod activity;
 pub mod agents;
+mod bounded;
 pub mod brief;
 mod dialog;
 mod escape;
@@ -39,6 +40,7 @@ pub mod screen;
 mod settings;
 mod source;
 pub mod transcript;
+mod words;
 
 pub use activity::Doing;
 pub use failure::{DeliveryFailure, FailureCause};

@@ -1,7 +1,7 @@
 //! The message that an agent sends: extraction produces it, and the wrapper sends it to the daemon.
 
 /// A message from the agent to another one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OutgoingMessage {
     /// The recipient: an agent's name, `*` for everyone, or the name of a person's command line. A
     /// guest's gets only answers.

@@ -50,12 +50,15 @@ const COMPARED_MS: u64 = 50;
 pub(super) struct Ownership {
     candidates: Vec<Candidate>,
     /// Whether the operating system names the child's transcripts.
-    is_named_by_system: bool,
+    pub(super) is_named_by_system: bool,
     /// The person's last Enter. Before the first Enter, the child's start counts as an Enter, since
     /// a child may be started with a prompt.
     last_enter: Option<Enter>,
-    last_search: Option<Search>,
-    comparison: Comparison,
+    /// The moment up to which all transcripts were read to their ends, and whether no other agent of
+    /// the same kind was at work in the child's directory.
+    last_search: Option<(Moment, bool)>,
+    /// The last comparison of all turns with the screen. Without one, the next is due at once.
+    compared: Option<Comparison>,
 }
 
 /// A transcript that may be the child's.
@@ -68,24 +71,11 @@ struct Candidate {
     turn: Option<Turn>,
 }
 
-/// A search for transcripts, after which all of them were read to their ends.
-struct Search {
+/// A comparison of all turns with the screen since the last record.
+struct Comparison {
     at: Moment,
-    /// Whether no other agent of the same kind was at work in the child's directory.
-    is_alone: bool,
-}
-
-/// The last comparison of all turns with the screen.
-#[derive(Default)]
-enum Comparison {
-    /// The next comparison is due at once, because none was made since the last record.
-    #[default]
-    Due,
-    Done {
-        at: Moment,
-        /// Whether the screen has changed since then.
-        has_changed: bool,
-    },
+    /// Whether the screen has changed since then.
+    has_changed: bool,
 }
 
 /// Whether a candidate is the child's transcript, or why that is not proven.
@@ -150,7 +140,8 @@ impl Ownership {
     pub(super) fn record(&mut self, now: Moment, id: TranscriptId, record: &Record) {
         let is_recent = |enter: &&Enter| now.since(enter.at) < SUBMITTED_MS;
         let enter = self.last_enter.as_ref().filter(is_recent).cloned();
-        let Some(candidate) = self.find_mut(id) else { return };
+        let candidate = self.candidates.iter_mut().find(|candidate| candidate.id == id);
+        let Some(candidate) = candidate else { return };
         candidate.is_at_work = !matches!(record, Record::TurnOver);
         match (record, &mut candidate.turn) {
             (Record::Prompt(text), turn) => *turn = Some(Turn::new(text, now, enter)),
@@ -161,7 +152,7 @@ impl Ownership {
 
     /// Makes the next comparison due at once.
     pub(super) fn compare_at_once(&mut self) {
-        self.comparison = Comparison::Due;
+        self.compared = None;
     }
 
     /// Notes that the child finished its work, though no transcript says so.
@@ -182,17 +173,10 @@ impl Ownership {
         is_first
     }
 
-    /// Makes a candidate the child's transcript, because the operating system names it. Returns
-    /// whether it is the child's first transcript.
-    pub(super) fn own_by_system(&mut self, id: TranscriptId) -> bool {
-        self.is_named_by_system = true;
-        self.own(id)
-    }
-
     /// Compares all turns with the letters on the screen. Does nothing if they were compared a
     /// moment ago, or if no comparison can prove anything. Returns whether they were compared now.
     pub(super) fn compare(&mut self, now: Moment, letters: impl FnOnce() -> String) -> bool {
-        if let Comparison::Done { at, has_changed } = &mut self.comparison {
+        if let Some(Comparison { at, has_changed }) = &mut self.compared {
             *has_changed = true;
             if now.since(*at) < COMPARED_MS {
                 return false;
@@ -201,7 +185,7 @@ impl Ownership {
         if self.is_named_by_system || self.suspects().next().is_none() {
             return false;
         }
-        self.comparison = Comparison::Done { at: now, has_changed: false };
+        self.compared = Some(Comparison { at: now, has_changed: false });
         let screen = letters();
         let has_own = self.has_own();
         for Candidate { is_own, turn, .. } in &mut self.candidates {
@@ -216,7 +200,7 @@ impl Ownership {
 
     /// Notes a search: all candidates have been read up to their ends at the moment `at`.
     pub(super) fn searched(&mut self, at: Moment, is_alone: bool) {
-        self.last_search = Some(Search { at, is_alone });
+        self.last_search = Some((at, is_alone));
     }
 
     /// Returns a candidate that the evidence now proves to be the child's transcript, if there is
@@ -235,7 +219,7 @@ impl Ownership {
         let submitted = candidate.turn.as_ref().filter(|turn| turn.enter.is_some());
         let Some(turn) = submitted else { return Assessment::SubmittedElsewhere };
         let Some(shown_at) = turn.on_screen_since() else { return Assessment::NotOnScreen };
-        let is_searched = self.last_search.as_ref().is_some_and(|search| search.at > shown_at);
+        let is_searched = self.last_search.is_some_and(|(at, _)| at > shown_at);
         if !is_searched || now < self.recorded_by(candidate.id, shown_at) {
             return Assessment::TooEarly;
         }
@@ -248,7 +232,7 @@ impl Ownership {
     /// Returns the moment by which an answer that appeared at `shown_at` would be recorded in the
     /// child's transcript, if `id` is not the child's transcript.
     fn recorded_by(&self, id: TranscriptId, shown_at: Moment) -> Moment {
-        let is_alone = self.last_search.as_ref().is_some_and(|search| search.is_alone);
+        let is_alone = self.last_search.is_some_and(|(_, is_alone)| is_alone);
         let has_prompted = self.others(id).any(|other| other.turn.is_some());
         shown_at.plus(match (is_alone, has_prompted) {
             (false, _) => TRANSCRIPT_BEGUN_MS,
@@ -260,12 +244,8 @@ impl Ownership {
     /// Returns the next moment at which a comparison of the turns with the screen may prove that a
     /// candidate is the child's transcript.
     pub(super) fn deadline(&self) -> Option<Moment> {
-        let Comparison::Done { at: compared_at, has_changed } = self.comparison else {
-            return None;
-        };
-        if self.is_named_by_system {
-            return None;
-        }
+        let compared = self.compared.as_ref().filter(|_| !self.is_named_by_system);
+        let &Comparison { at: compared_at, has_changed } = compared?;
         let due = self.suspects().filter_map(|(id, turn)| match turn.on_screen_since() {
             _ if !turn.is_answered() => None,
             Some(since) => Some(self.recorded_by(id, since)).filter(|&at| at > compared_at),
@@ -290,10 +270,6 @@ impl Ownership {
         self.candidates.iter().find(|candidate| candidate.id == id)
     }
 
-    fn find_mut(&mut self, id: TranscriptId) -> Option<&mut Candidate> {
-        self.candidates.iter_mut().find(|candidate| candidate.id == id)
-    }
-
     /// Whether this transcript is the child's.
     pub(super) fn is_own(&self, id: TranscriptId) -> bool {
         self.find(id).is_some_and(|candidate| candidate.is_own)
@@ -313,10 +289,6 @@ impl Ownership {
     /// Whether this candidate has had a prompt.
     pub(super) fn has_turn(&self, id: TranscriptId) -> bool {
         self.find(id).is_some_and(|candidate| candidate.turn.is_some())
-    }
-
-    pub(super) fn is_named_by_system(&self) -> bool {
-        self.is_named_by_system
     }
 
     /// Whether a candidate's turn is on the screen, but the candidate is not certain to be the

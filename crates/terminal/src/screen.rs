@@ -22,6 +22,7 @@ use alacritty_terminal::event::VoidListener;
 use alacritty_terminal::grid::Dimensions;
 use alacritty_terminal::index::{Column, Line};
 use alacritty_terminal::term::cell::Flags;
+use alacritty_terminal::term::test::TermSize;
 use alacritty_terminal::term::{Config, Term, TermMode};
 use alacritty_terminal::vte::ansi::Processor;
 
@@ -68,7 +69,7 @@ pub struct Screen {
 impl Screen {
     /// Returns an empty screen of this size, clamped to the allowed range.
     pub fn new(columns: usize, rows: usize) -> Self {
-        let size = Size::clamped(columns, rows);
+        let size = clamped(columns, rows);
         let config = Config { scrolling_history: HISTORY_ROWS_MAX, ..Config::default() };
         Self {
             term: Term::new(config, &size, VoidListener),
@@ -90,8 +91,8 @@ impl Screen {
 
     /// Changes the size. Rows that no longer fit scroll off.
     pub fn resize(&mut self, columns: usize, rows: usize, observer: &mut impl ScreenObserver) {
-        let size = Size::clamped(columns, rows);
-        if (size.columns, size.rows) == self.size() {
+        let size = clamped(columns, rows);
+        if (size.columns, size.screen_lines) == self.size() {
             return;
         }
         let mut painter = Painter { term: &mut self.term, state: &mut self.state, observer };
@@ -149,11 +150,8 @@ impl Screen {
 
     /// Returns a visible row, or an empty row for an index below the last row.
     pub fn row(&self, index: usize) -> Row {
-        let mut row = Row::default();
-        if index < self.term.screen_lines() {
-            self.visible_rows().read(index, &mut row);
-        }
-        row
+        let is_visible = index < self.term.screen_lines();
+        if is_visible { self.visible_rows().row(index) } else { Row::default() }
     }
 
     /// Returns the columns of a visible row, or nothing for an index below the last row.
@@ -174,12 +172,8 @@ impl Screen {
 
     /// Returns the visible rows as text, each followed by a newline.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        for index in 0..self.term.screen_lines() {
-            text.push_str(self.row(index).text.trim_end());
-            text.push('\n');
-        }
-        text
+        let rows = self.visible_rows().to_vec();
+        rows.iter().flat_map(|row| [row.text.trim_end(), "\n"]).collect()
     }
 
     /// Takes the answers to the program's queries: device attributes, cursor position, size. The
@@ -190,31 +184,9 @@ impl Screen {
     }
 }
 
-/// A size within the allowed range.
-#[derive(Clone, Copy)]
-struct Size {
-    columns: usize,
-    rows: usize,
-}
-
-impl Size {
-    fn clamped(columns: usize, rows: usize) -> Self {
-        Self { columns: columns.clamp(COLUMNS_MIN, COLUMNS_MAX), rows: rows.clamp(1, ROWS_MAX) }
-    }
-}
-
-impl Dimensions for Size {
-    fn total_lines(&self) -> usize {
-        self.rows
-    }
-
-    fn screen_lines(&self) -> usize {
-        self.rows
-    }
-
-    fn columns(&self) -> usize {
-        self.columns
-    }
+/// Returns a size within the allowed range.
+fn clamped(columns: usize, rows: usize) -> TermSize {
+    TermSize::new(columns.clamp(COLUMNS_MIN, COLUMNS_MAX), rows.clamp(1, ROWS_MAX))
 }
 
 #[cfg(test)]

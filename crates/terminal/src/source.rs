@@ -5,7 +5,6 @@
 //! the child's are deferred until [`Ownership`] shows which transcript is the child's.
 
 mod deferred;
-mod missing;
 
 use super::{
     extract::{Extracted, TextExtractor},
@@ -15,9 +14,11 @@ use super::{
     transcript::{Record, TranscriptId},
 };
 use deferred::Deferred;
-use missing::MissingRecord;
 use protocol::Moment;
 use std::collections::BTreeMap;
+
+/// The longest time from a message's appearance on the screen to its record.
+const RECORDED_MS: u64 = 15_000;
 
 /// The place where the agent's messages are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +48,13 @@ pub(super) struct Source {
 struct Transcripts {
     ownership: Ownership,
     deferred: BTreeMap<TranscriptId, Deferred>,
-    missing: MissingRecord,
+    /// The time of the last reply in the child's transcript.
+    replied_at: Option<Moment>,
+    /// The time since which the screen has shown a message that may be missing in the transcripts.
+    shown_since: Option<Moment>,
+    /// Whether the agent has been told of a missing message, which happens only once for a
+    /// transcript.
+    is_reported: bool,
     /// The time from which on there must be a transcript.
     expected_since: Option<Moment>,
 }
@@ -63,9 +70,7 @@ impl Source {
 
     /// Notes the time of the first input. Later calls have no effect.
     pub(super) fn start(&mut self, now: Moment) {
-        if let Some(transcripts) = &mut self.transcripts {
-            transcripts.ownership.start(now);
-        }
+        self.transcripts.iter_mut().for_each(|transcripts| transcripts.ownership.start(now));
     }
 
     /// Whether messages are read from the screen.
@@ -93,9 +98,7 @@ impl Source {
 
     /// Notes that the agent's turn is over, although no transcript says so.
     pub(super) fn end_turn(&mut self) {
-        if let Some(transcripts) = &mut self.transcripts {
-            transcripts.ownership.note_idle();
-        }
+        self.transcripts.iter_mut().for_each(|transcripts| transcripts.ownership.note_idle());
     }
 
     /// Notes that the person pressed Enter.
@@ -117,7 +120,7 @@ impl Source {
     pub(super) fn note_shown(&mut self, now: Moment, found: &[Extracted]) {
         let has_message = found.iter().any(|extracted| matches!(extracted, Extracted::Message(_)));
         if let Some(transcripts) = self.transcripts.as_mut().filter(|_| has_message) {
-            transcripts.missing.note_shown(now);
+            transcripts.shown_since.get_or_insert(now);
             transcripts.expected_since.get_or_insert(now);
         }
     }
@@ -125,15 +128,16 @@ impl Source {
     /// Returns the time at which to compare the transcripts with the screen, or to report a missing
     /// record.
     pub(super) fn deadline(&self) -> Option<Moment> {
-        let Transcripts { ownership, missing, .. } = self.transcripts.as_ref()?;
-        [ownership.deadline(), missing.deadline()].into_iter().flatten().min()
+        let transcripts = self.transcripts.as_ref()?;
+        [transcripts.ownership.deadline(), transcripts.missing_at()].into_iter().flatten().min()
     }
 
     /// Notes that, according to the operating system, a transcript is the child's. Returns its
     /// deferred records.
     pub(super) fn owned(&mut self, id: TranscriptId) -> Vec<Record> {
         let Some(transcripts) = &mut self.transcripts else { return Vec::new() };
-        transcripts.own(id, Ownership::own_by_system)
+        transcripts.ownership.is_named_by_system = true;
+        transcripts.own(id)
     }
 
     /// Reads a record of a transcript that may be the child's. `was_typed_here` says that the
@@ -150,8 +154,8 @@ impl Source {
         if let Some(record) = transcripts.record(now, id, record) {
             return vec![record];
         }
-        if was_typed_here && !transcripts.ownership.is_named_by_system() {
-            return transcripts.own(id, Ownership::own);
+        if was_typed_here && !transcripts.ownership.is_named_by_system {
+            return transcripts.own(id);
         }
         // Even if the screen has not changed, the record may decide whose transcript it is.
         transcripts.ownership.compare_at_once();
@@ -178,8 +182,8 @@ impl Source {
 
     /// Reads a reply in the child's transcript. Returns its messages and problems.
     pub(super) fn read_reply(&mut self, now: Moment, text: &str) -> Vec<Extracted> {
-        if let Some(transcripts) = &mut self.transcripts {
-            transcripts.missing.note_reply(now);
+        if let Some(Transcripts { replied_at, shown_since, .. }) = &mut self.transcripts {
+            (*replied_at, *shown_since) = (Some(now), None);
         }
         let mut found = Vec::new();
         if !self.reads_screen {
@@ -192,7 +196,7 @@ impl Source {
     /// If so, returns a sentence for the agent, once.
     pub(super) fn check_missing(&mut self, now: Moment, program: &str) -> Option<String> {
         let transcripts = self.transcripts.as_mut()?;
-        transcripts.missing.is_due(now).then(|| transcripts.complaint(program))
+        transcripts.is_message_missing(now).then(|| transcripts.complaint(program))
     }
 }
 
@@ -224,22 +228,34 @@ impl Transcripts {
     /// records.
     fn judge(&mut self, now: Moment) -> Vec<Record> {
         let proven = self.ownership.proven(now);
-        proven.map(|id| self.own(id, Ownership::own)).unwrap_or_default()
+        proven.map(|id| self.own(id)).unwrap_or_default()
     }
 
     /// Makes a transcript the child's. Returns its deferred records. If the child had a transcript
     /// before, the records of another agent's turns are left out, since the child may have resumed
     /// that agent's conversation.
-    fn own(
-        &mut self,
-        id: TranscriptId,
-        note: fn(&mut Ownership, TranscriptId) -> bool,
-    ) -> Vec<Record> {
-        self.missing.note_own();
+    fn own(&mut self, id: TranscriptId) -> Vec<Record> {
+        self.is_reported = false;
         self.admit(id);
-        let is_first = note(&mut self.ownership, id);
+        let is_first = self.ownership.own(id);
         let deferred = self.deferred.remove(&id).unwrap_or_default();
         if is_first { deferred.all() } else { deferred.own() }
+    }
+
+    /// Returns the time at which a message on the screen counts as missing.
+    fn missing_at(&self) -> Option<Moment> {
+        self.shown_since.filter(|_| !self.is_reported).map(|since| since.plus(RECORDED_MS))
+    }
+
+    /// Whether to report a missing message. Returns `true` once.
+    fn is_message_missing(&mut self, now: Moment) -> bool {
+        let Some(due) = self.missing_at().filter(|due| *due <= now) else { return false };
+        self.shown_since = None;
+        // After a recent reply, the transcript is found and read. It has the message in a code
+        // fence, which the screen does not show.
+        let is_read = |replied_at: Moment| replied_at.plus(2 * RECORDED_MS) > due;
+        self.is_reported = !self.replied_at.is_some_and(is_read);
+        self.is_reported
     }
 
     /// Returns the notice for an agent whose messages cannot be read.

@@ -11,7 +11,7 @@ pub mod fuzz;
 mod known;
 mod reader;
 
-pub use format::{Format, Home, Leader, Location, ProcessFile, ProcessSession, ProjectList};
+pub use format::{Format, Home, Leader, Location, ProcessSession, ProjectList};
 pub use reader::Reader;
 
 use crate::foreign_json::elements;

@@ -44,7 +44,6 @@ fn check_settings(settings: &str) {
             env: &|_| None,
             read: &|_| Ok(Some(settings.to_owned())),
             directory: Path::new("run"),
-            is_windows: false,
         };
         let Ok(Armed { files, .. }) = (hooks.arm)(&arming) else { continue };
         let before: Value = serde_json::from_str(settings).expect("only JSON is armed");
@@ -77,7 +76,6 @@ fn check_configuration(configuration: &str) {
         env: &|_| Some(configuration.to_owned()),
         read: &|_| Ok(None),
         directory: Path::new("/run"),
-        is_windows: false,
     };
     let Ok(Armed { env, .. }) = (hooks.arm)(&arming) else { return };
     let after: Value = match serde_json::from_str(&env[0].1) {

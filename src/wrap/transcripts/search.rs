@@ -19,9 +19,7 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, UNIX_EPOCH},
 };
-use terminal::transcript::{
-    Format, Home, Leader, Location, ProcessFile, ProcessSession, ProjectList,
-};
+use terminal::transcript::{Format, Home, Leader, Location, ProcessSession, ProjectList};
 
 /// The time between two searches while no transcript is known to be the command's.
 const SEARCH_MS: u64 = 250;
@@ -204,7 +202,7 @@ impl Search {
         }
         self.adopt_named(events)?;
         let mut identified = match &self.format.location {
-            Location::ByProcess(file) => self.named_by_process(file),
+            Location::ByProcess => self.named_by_process(),
             Location::ByFirstLine { is_kept_open: true, .. } => self.open_files(),
             Location::ByFirstLine { .. } => Vec::new(),
         };
@@ -266,7 +264,7 @@ impl Search {
     /// its first line is not there.
     fn check_named(&mut self, path: &Path) -> Result<Option<PathBuf>, Refusal> {
         let Some(path) = named::check(path, &self.home, self.format)? else { return Ok(None) };
-        if let Location::ByProcess(_) = self.format.location {
+        if let Location::ByProcess = self.format.location {
             return Ok(Some(path));
         }
         match self.leader(&path) {
@@ -370,12 +368,12 @@ impl Search {
     }
 
     /// The transcripts of the session that the CLI's process file names.
-    fn named_by_process(&mut self, file: &ProcessFile) -> Vec<PathBuf> {
+    fn named_by_process(&mut self) -> Vec<PathBuf> {
         let asked_ms = clock::unix_ms();
         let session = |pid| {
-            let file_of_process = self.home.join((file.path)(pid));
+            let file_of_process = self.home.join(ProcessSession::path(pid));
             let ProcessSession { file_name, started_ms } =
-                (file.session)(&read_head(&file_of_process)?)?;
+                ProcessSession::read(&read_head(&file_of_process)?)?;
             // A killed process leaves its file behind, and another process may have its id now.
             (started_ms >= self.started_ms).then_some(file_name)
         };
@@ -428,7 +426,7 @@ impl Search {
 
     /// The transcripts of agents in the command's directory that have grown since it started.
     fn candidates(&mut self) -> Vec<PathBuf> {
-        if let Location::ByProcess(_) = self.format.location {
+        if let Location::ByProcess = self.format.location {
             return Vec::new();
         }
         let since_ms = self.started_ms.saturating_sub(MODIFIED_TOLERANCE_MS);

@@ -32,11 +32,28 @@ pub(super) enum IfExtended {
 }
 
 impl Finding {
-    /// Returns a finding for a problem on these rows.
-    pub(super) fn problem(problem: Problem, first_row: u64, last_row: u64) -> Self {
-        let (first_line, second_line) = (problem.line.clone(), String::new());
-        let (extracted, if_extended) = (Extracted::Problem(problem), IfExtended::Unchanged);
-        Self { extracted, first_row, last_row, first_line, second_line, if_extended }
+    /// Returns a finding for a problem of this line.
+    pub(super) fn problem(fault: Fault, line: &LogicalLine, sentence: String) -> Self {
+        let first_line = shorten(line.text.trim());
+        let problem = Problem { fault, sentence, line: first_line.clone() };
+        Self {
+            extracted: Extracted::Problem(problem),
+            first_row: line.first_row,
+            last_row: line.last_row,
+            first_line,
+            second_line: String::new(),
+            if_extended: IfExtended::Unchanged,
+        }
+    }
+
+    /// Returns the finding for a message with this opening line that is not sent.
+    pub(super) fn not_sent(fault: Fault, opening: &LogicalLine, reason: &str) -> Self {
+        Self::problem(fault, opening, sentence(&shorten(opening.text.trim()), reason))
+    }
+
+    /// Returns the finding for a malformed opening line.
+    pub(super) fn malformed(line: &LogicalLine, reason: &str) -> Self {
+        Self::problem(Fault::OpeningLine, line, format!("Not sent: {reason}."))
     }
 
     /// Whether the finding is a message.
@@ -44,40 +61,21 @@ impl Finding {
         matches!(self.extracted, Extracted::Message(_))
     }
 
-    /// Whether the finding is a message that was never closed.
-    pub(super) fn is_unclosed(&self) -> bool {
-        self.has_fault(Fault::Unclosed)
-    }
-
-    /// Whether the finding is an overwritten message, which the program may paint again.
-    pub(super) fn is_overwritten(&self) -> bool {
-        self.has_fault(Fault::Overwritten)
-    }
-
-    fn has_fault(&self, fault: Fault) -> bool {
+    /// Whether the finding is a problem of this kind.
+    pub(super) fn has_fault(&self, fault: Fault) -> bool {
         matches!(&self.extracted, Extracted::Problem(problem) if problem.fault == fault)
     }
 
     /// Turns the finding into a problem: the message stands in a frame that the agent quotes.
     pub(super) fn into_quoted(self) -> Self {
         let reason = "stands in a frame that you quote; to send it, write it outside of the frame";
-        let problem = message_problem(Fault::Quoted, self.first_line, reason);
-        Self::problem(problem, self.first_row, self.last_row)
+        let sentence = sentence(&self.first_line, reason);
+        let problem = Problem { fault: Fault::Quoted, sentence, line: self.first_line.clone() };
+        let (extracted, if_extended) = (Extracted::Problem(problem), IfExtended::Unchanged);
+        Self { extracted, second_line: String::new(), if_extended, ..self }
     }
 }
 
-/// Returns the problem of a message with this opening line.
-pub(super) fn not_sent(fault: Fault, opening: &LogicalLine, reason: &str) -> Problem {
-    message_problem(fault, shorten(opening.text.trim()), reason)
-}
-
-/// Returns the problem of a malformed opening line.
-pub(super) fn malformed(line: &LogicalLine, reason: &str) -> Problem {
-    let sentence = format!("Not sent: {reason}.");
-    Problem { fault: Fault::OpeningLine, sentence, line: shorten(line.text.trim()) }
-}
-
-fn message_problem(fault: Fault, line: String, reason: &str) -> Problem {
-    let sentence = format!("Not sent: the message that begins with `{line}` {reason}.");
-    Problem { fault, sentence, line }
+fn sentence(line: &str, reason: &str) -> String {
+    format!("Not sent: the message that begins with `{line}` {reason}.")
 }

@@ -1,7 +1,7 @@
 //! Fuzzing of a screen and of extraction. Any output of a program, in any pieces, must cause no
 //! panic, take bounded memory, and give the same messages.
 
-use super::{Extracted, ScreenExtractor, TextExtractor, extract_recording};
+use super::{Extracted, ScreenExtractor, TextExtractor, extract_recording, extracted::split};
 use crate::{OutgoingMessage, oracle::is_terminal_answer, screen::Screen};
 use protocol::{
     Moment,
@@ -89,14 +89,9 @@ fn live(printed: &[u8], columns: usize, rows: usize, cuts: u8, inline: bool) {
 }
 
 fn messages(found: Vec<Extracted>) -> Vec<OutgoingMessage> {
-    let found = found.into_iter().filter_map(|result| match result {
-        Extracted::Message(message) => Some(message),
-        Extracted::Problem(problem) => {
-            assert!(!problem.sentence.is_empty());
-            None
-        }
-    });
-    found.collect()
+    let (messages, problems) = split(found);
+    assert!(problems.iter().all(|problem| !problem.sentence.is_empty()));
+    messages
 }
 
 /// Checks that a message has a form that can be sent.

@@ -3,6 +3,7 @@
 //! A whole frame in the agent's own text is a quotation, whoever typed it and in whichever run. On
 //! a screen that is not the source of messages, the rows of a frame are an echo of the typed text.
 
+use crate::bounded;
 use std::{
     collections::{HashMap, VecDeque},
     ops::Range,
@@ -20,20 +21,14 @@ const HEX_DIGITS: usize = 6;
 /// The frames that were typed recently.
 #[derive(Debug, Clone, Default)]
 pub(super) struct InjectedFrames {
-    plain: VecDeque<PlainFrame>,
+    /// The digits of frames that were typed without escapes, and the most rows that each takes on a
+    /// narrow screen.
+    plain: VecDeque<(String, usize)>,
     /// The digits of frames that were typed with all marks in them escaped.
     escaped: VecDeque<String>,
     /// Whether any six digits count as those of a frame. This holds for recordings, where the
     /// digits of frames are not known.
     accepts_any_digits: bool,
-}
-
-/// A frame that was typed without escapes.
-#[derive(Debug, Clone)]
-struct PlainFrame {
-    hex: String,
-    /// The most rows that the frame takes on a narrow screen.
-    rows_max: usize,
 }
 
 /// A frame whose end has not been read.
@@ -51,30 +46,23 @@ impl InjectedFrames {
 
     /// Remembers that `body` is typed between `[relay HEX` and `[/relay HEX]`.
     pub(super) fn remember(&mut self, hex: &str, body: &str) {
-        if self.plain.len() == FRAMES_MAX {
-            self.plain.pop_front();
-        }
         let lines = body.lines().count();
         // The limit matters for a CLI that shows only the beginning of a frame: not much of the
         // text after the frame may be taken for the frame.
         let rows_max = lines + body.len() / 20 + 8;
-        self.plain.push_back(PlainFrame { hex: hex.to_owned(), rows_max });
+        bounded::push(&mut self.plain, FRAMES_MAX, (hex.to_owned(), rows_max));
     }
 
     /// Remembers that a frame with these digits is typed with all marks in it escaped.
     pub(super) fn remember_escaped(&mut self, hex: &str) {
-        if self.escaped.len() == FRAMES_MAX {
-            self.escaped.pop_front();
-        }
-        self.escaped.push_back(hex.to_owned());
+        bounded::push(&mut self.escaped, FRAMES_MAX, hex.to_owned());
     }
 
     /// Returns the position after an escaped frame's last line, if the line shows its digits whole.
     pub(super) fn end_of_escaped(&self, line: &str) -> Option<usize> {
-        let hex = end_digits(line)?;
+        let (hex, after) = end_digits(line)?;
         let is_escaped = self.escaped.iter().any(|escaped| escaped == hex);
-        is_escaped
-            .then(|| line.find("[/relay ").map_or(0, |at| at + "[/relay ".len() + hex.len() + 1))
+        is_escaped.then_some(line.len() - after.len())
     }
 
     /// Whether a line ends an escaped frame, as far as a narrow screen shows the line. A code fence
@@ -92,19 +80,16 @@ impl InjectedFrames {
         if self.accepts_any_digits {
             return is_header(hex, rest).then_some(OpenFrame { end, rows_left: usize::MAX });
         }
-        Some(OpenFrame { end, rows_left: self.plain_frame(hex)?.rows_max })
-    }
-
-    fn plain_frame(&self, hex: &str) -> Option<&PlainFrame> {
-        self.plain.iter().rev().find(|frame| frame.hex == hex)
+        let (_, rows_max) = self.plain.iter().rev().find(|(plain, _)| plain == hex)?;
+        Some(OpenFrame { end, rows_left: *rows_max })
     }
 }
 
 impl OpenFrame {
-    /// Reads the next line of the frame. Returns whether the frame continues after the line.
-    pub(super) fn continues_after(&mut self, line: &str) -> bool {
-        self.rows_left = self.rows_left.saturating_sub(1);
-        self.rows_left > 0 && !line.contains(&self.end)
+    /// Reads the next line of the frame. Returns the frame if it continues after the line.
+    pub(super) fn after(self, line: &str) -> Option<Self> {
+        let rows_left = self.rows_left.saturating_sub(1);
+        (rows_left > 0 && !line.contains(&self.end)).then_some(Self { rows_left, ..self })
     }
 }
 
@@ -115,7 +100,7 @@ pub(super) fn quoted_lines(text: &str) -> Vec<Range<u64>> {
     for (number, line) in (0..).zip(text.split('\n')) {
         if let Some((hex, _)) = header(line).filter(|(hex, rest)| is_header(hex, rest)) {
             open.insert(hex, number);
-        } else if let Some(first) = end_digits(line).and_then(|hex| open.remove(hex)) {
+        } else if let Some(first) = end_digits(line).and_then(|(hex, _)| open.remove(hex)) {
             quoted.push(first + 1..number);
         }
     }
@@ -135,9 +120,9 @@ fn header(line: &str) -> Option<(&str, &str)> {
     after.split_at_checked(HEX_DIGITS).filter(|_| is_prompt)
 }
 
-/// Returns the digits in a frame's last line.
-fn end_digits(line: &str) -> Option<&str> {
+/// Returns the digits in a frame's last line, and the text after the frame.
+fn end_digits(line: &str) -> Option<(&str, &str)> {
     let (_, after) = line.split_once("[/relay ")?;
     let (hex, rest) = after.split_at_checked(HEX_DIGITS)?;
-    rest.starts_with(']').then_some(hex)
+    Some((hex, rest.strip_prefix(']')?))
 }

@@ -7,11 +7,11 @@ use super::block;
 use super::body::{before_close, closes};
 use super::extracted::Fault;
 use super::fence::Fence;
-use super::finding::{Finding, IfExtended, malformed, not_sent};
+use super::finding::{Finding, IfExtended};
 use super::injected_frames::OpenFrame;
 use super::logical_line::LogicalLine;
-use super::open_message::{HOW, OpenMessage};
-use super::opening_line::{OpeningLine, ParsedLine, is_misplaced};
+use super::open_message::{Form, HOW, OpenMessage};
+use super::opening_line::{ParsedLine, is_misplaced};
 use super::rules::Rules;
 use super::target::shorten;
 
@@ -37,10 +37,8 @@ enum State {
     /// In a code fence. The line is the first one in the fence that would begin a message
     /// elsewhere.
     Fence(Fence, Option<LogicalLine>),
-    /// In a message, perhaps with an open code fence in its body.
-    Message(OpeningLine, OpenMessage, Option<Fence>),
-    /// In a block, with the byte of its first line at which the JSON begins.
-    Block(usize, OpenMessage),
+    /// In a message or block.
+    Open(OpenMessage),
 }
 
 impl LineScanner {
@@ -56,7 +54,7 @@ impl LineScanner {
 
     /// Whether a message or block is open.
     pub(super) fn is_in_message(&self) -> bool {
-        matches!(self.state, State::Message(..) | State::Block(..))
+        matches!(self.state, State::Open(_))
     }
 
     /// Reads the next line, and appends the findings that it completes. Text after the end of a
@@ -98,7 +96,7 @@ impl LineScanner {
                     *first = Some(line);
                 }
             }
-            State::Message(..) | State::Block(..) => self.collect(line, rules, out),
+            State::Open(_) => self.collect(line, rules, out),
         }
     }
 
@@ -122,62 +120,51 @@ impl LineScanner {
             State::Fence(_, Some(line)) => {
                 let reason =
                     "stands in a code fence that was never closed; close the fence before it";
-                let problem = not_sent(Fault::Fenced, &line, reason);
-                out.push(Finding::problem(problem, line.first_row, line.last_row));
+                out.push(Finding::not_sent(Fault::Fenced, &line, reason));
             }
-            State::Message(_, open, _) | State::Block(_, open) => out.push(open.into_unclosed()),
+            State::Open(open) => out.push(open.unclosed()),
         }
     }
 
     /// Notes that rows were erased or moved, so that an open message may begin again without having
     /// ended.
     pub(super) fn rows_disturbed(&mut self) {
-        if let State::Message(_, open, _) | State::Block(_, open) = &mut self.state {
-            open.rows_disturbed();
+        if let State::Open(open) = &mut self.state {
+            open.may_be_overwritten = true;
         }
     }
 
     /// Drops the open message or block. Returns the finding that it was overwritten.
     pub(super) fn drop_open(&mut self) -> Option<Finding> {
-        match std::mem::take(&mut self.state) {
-            State::Message(_, open, _) | State::Block(_, open) => Some(open.overwritten()),
-            state => {
-                self.state = state;
-                None
-            }
-        }
+        let State::Open(open) = &self.state else { return None };
+        let finding = open.overwritten();
+        self.state = State::Text;
+        Some(finding)
     }
 
     fn is_in_frame(&mut self, line: &str, rules: &Rules) -> bool {
-        match self.frame.take().or_else(|| rules.frames.opened_by(line)) {
-            None => false,
-            Some(mut frame) => {
-                let continues = frame.continues_after(line);
-                self.frame = Some(frame).filter(|_| continues);
-                // The last line of a frame may close the message that quotes it.
-                continues
-            }
-        }
+        let frame = self.frame.take().or_else(|| rules.frames.opened_by(line));
+        // The last line of a frame may close the message that quotes it.
+        self.frame = frame.and_then(|frame| frame.after(line));
+        self.frame.is_some()
     }
 
     fn read_text(&mut self, line: LogicalLine, rules: &Rules, out: &mut Vec<Finding>) {
         if let Some(fence) = Fence::opened_by(&line.text) {
             self.state = State::Fence(fence, None);
         } else if let Some(json_at) = block::begin(&line.text) {
-            self.state = State::Block(json_at, OpenMessage::default());
-            self.collect(line, rules, out);
+            self.state = State::Open(OpenMessage::new(Form::Block(json_at)));
+            self.add(line, rules, out);
         } else {
             match ParsedLine::parse(&line.text, rules.allows_inline) {
                 ParsedLine::Text if rules.reports_misplaced && is_misplaced(&line.text) => {
                     let reason = format!("has other text before the arrow; {HOW}");
-                    let problem = not_sent(Fault::Misplaced, &line, &reason);
-                    out.push(Finding::problem(problem, line.first_row, line.last_row));
+                    out.push(Finding::not_sent(Fault::Misplaced, &line, &reason));
                 }
                 ParsedLine::Text => {}
-                ParsedLine::Opening(opening) => self.open(opening, line, rules, out),
+                ParsedLine::Opening(opening) => self.open(Form::Message(opening), line, rules, out),
                 ParsedLine::Malformed(reason) => {
-                    let problem = malformed(&line, &format!("{reason}; {HOW}"));
-                    out.push(Finding::problem(problem, line.first_row, line.last_row));
+                    out.push(Finding::malformed(&line, &format!("{reason}; {HOW}")));
                 }
                 ParsedLine::WithoutOpen if rules.may_continue_above(&line) => {}
                 ParsedLine::WithoutOpen => out.push(without_open(&line, rules)),
@@ -185,21 +172,10 @@ impl LineScanner {
         }
     }
 
-    fn open(
-        &mut self,
-        opening: OpeningLine,
-        line: LogicalLine,
-        rules: &Rules,
-        out: &mut Vec<Finding>,
-    ) {
+    fn open(&mut self, form: Form, line: LogicalLine, rules: &Rules, out: &mut Vec<Finding>) {
         self.opened = line.first_row;
-        let is_closed = opening.is_inline || closes(&line.text[opening.body_at..]);
-        let mut open = OpenMessage::default();
-        open.push(line);
-        match is_closed {
-            true => out.push(open.close_message(&opening, rules)),
-            false => self.state = State::Message(opening, open, None),
-        }
+        self.state = State::Open(OpenMessage::new(form));
+        self.add(line, rules, out);
     }
 
     /// Reads a line of an open message or block. If the line is an opening line, it begins another
@@ -209,45 +185,37 @@ impl LineScanner {
             return self.push(line);
         }
         if let ParsedLine::Opening(opening) = ParsedLine::parse(&line.text, false) {
-            if let State::Message(_, open, _) | State::Block(_, open) =
-                std::mem::take(&mut self.state)
-            {
-                out.push(open.into_unclosed());
+            if let State::Open(open) = &self.state {
+                out.push(open.unclosed());
             }
-            return self.open(opening, line, rules, out);
+            return self.open(Form::Message(opening), line, rules, out);
         }
-        match &mut self.state {
-            State::Text | State::Fence(..) => return,
-            State::Message(opening, open, _) => {
-                let is_closed = closes(&line.text);
-                open.push(line);
-                if !is_closed {
-                    return;
-                }
-                out.push(open.close_message(opening, rules));
-            }
-            State::Block(json_at, open) => {
-                let is_closed = block::end(&line.text).is_some();
-                open.push(line);
-                if !is_closed {
-                    return;
-                }
-                out.push(open.close_block(*json_at, rules));
-            }
+        self.add(line, rules, out);
+    }
+
+    /// Adds a line to the open message or block, and closes it if the line ends it.
+    fn add(&mut self, line: LogicalLine, rules: &Rules, out: &mut Vec<Finding>) {
+        let State::Open(open) = &mut self.state else { return };
+        let is_closed = open.is_closed_by(&line.text);
+        open.push(line);
+        if is_closed {
+            out.push(open.close(rules));
+            self.state = State::Text;
         }
-        self.state = State::Text;
     }
 
     /// Adds a line to the open message or block, without parsing it.
     fn push(&mut self, line: LogicalLine) {
-        if let State::Message(_, open, _) | State::Block(_, open) = &mut self.state {
+        if let State::Open(open) = &mut self.state {
             open.push(line);
         }
     }
 
     /// Whether a line belongs to a code fence in the body of the open message, and so is text.
     fn is_in_body_fence(&mut self, line: &LogicalLine, rules: &Rules) -> bool {
-        let State::Message(_, _, fence) = &mut self.state else { return false };
+        let State::Open(OpenMessage { form: Form::Message(_), fence, .. }) = &mut self.state else {
+            return false;
+        };
         if !rules.has_body_fences || rules.bodies_without_fences.contains(&self.opened) {
             return false;
         }
@@ -275,8 +243,7 @@ fn without_open(line: &LogicalLine, rules: &Rules) -> Finding {
         true => format!("`{text}` has no text; {HOW}"),
         false => format!("`{text}` has no <<< after the name; {HOW} ({ONE_LINE_FORM})"),
     };
-    let finding = Finding::problem(malformed(line, &reason), line.first_row, line.last_row);
-    Finding { if_extended: IfExtended::Completed, ..finding }
+    Finding { if_extended: IfExtended::Completed, ..Finding::malformed(line, &reason) }
 }
 
 /// Whether a line would begin a message or block if it stood outside of code fences.

@@ -38,57 +38,27 @@ impl LogicalLine {
         Self {
             width: text.width(),
             text: text.to_owned(),
-            is_wrapped: false,
             first_row: number,
             last_row: number,
-            width_above: 0,
+            ..Self::default()
         }
     }
-}
 
-impl LogicalLine {
+    /// Adds the next row, into which the terminal broke the line.
+    pub(super) fn add(&mut self, row: &Row, number: u64) {
+        if self.text.len() < LINE_BYTES_MAX {
+            self.text.push_str(&row.text);
+        }
+        self.width = self.width.saturating_add(row.width);
+        self.last_row = number;
+        self.is_wrapped |= row.wraps;
+    }
+
     /// Splits the line before this byte.
     pub(super) fn split_at(&self, byte: usize) -> (Self, Self) {
         let part = |text: &str| Self { width: text.width(), text: text.to_owned(), ..self.clone() };
         let (first, second) = self.text.split_at(byte);
         (part(first), Self { width_above: 0, ..part(second) })
-    }
-}
-
-/// Joins the rows into which the terminal broke lines.
-#[derive(Debug, Clone, Default)]
-pub(super) struct RowJoiner {
-    line: Option<LogicalLine>,
-}
-
-impl RowJoiner {
-    /// Whether no line is unfinished.
-    pub(super) fn is_empty(&self) -> bool {
-        self.line.is_none()
-    }
-
-    /// Adds a row. The row above it fills `width_above` columns. Returns the line that this row
-    /// completes.
-    pub(super) fn push(
-        &mut self,
-        row: &Row,
-        number: u64,
-        width_above: usize,
-    ) -> Option<LogicalLine> {
-        let begin = || LogicalLine { first_row: number, width_above, ..LogicalLine::default() };
-        let line = self.line.get_or_insert_with(begin);
-        if line.text.len() < LINE_BYTES_MAX {
-            line.text.push_str(&row.text);
-        }
-        line.width = line.width.saturating_add(row.width);
-        line.last_row = number;
-        line.is_wrapped |= row.wraps;
-        if row.wraps { None } else { self.flush() }
-    }
-
-    /// Takes the unfinished line, because no more of its rows will come.
-    pub(super) fn flush(&mut self) -> Option<LogicalLine> {
-        self.line.take()
     }
 }
 

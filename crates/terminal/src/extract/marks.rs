@@ -21,7 +21,7 @@ pub fn escape(text: &str) -> String {
     let (mut escaped, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(first) = rest.chars().next() {
         let mark = mark(rest);
-        let end = mark.map_or_else(|| first.len_utf8(), |mark| mark.middle);
+        let end = mark.map_or_else(|| first.len_utf8(), |(middle, _)| middle);
         escaped.push_str(&rest[..end]);
         escaped.extend(mark.map(|_| '\\'));
         rest = &rest[end..];
@@ -34,10 +34,10 @@ pub fn escape(text: &str) -> String {
 pub(super) fn unescape(text: &str, on_screen: bool) -> String {
     let (mut unescaped, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(first) = rest.chars().next() {
-        let typed = mark(rest).filter(|mark| on_screen && mark.is_escaped);
+        let typed = mark(rest).filter(|(_, is_escaped)| on_screen && *is_escaped);
         let own = ESCAPED.iter().find(|mark| rest.starts_with(**mark));
         let (shown, end) = match (typed, own) {
-            (Some(Mark { middle, .. }), _) => (&rest[..middle], middle + 1),
+            (Some((middle, _)), _) => (&rest[..middle], middle + 1),
             (None, Some(mark)) => (&mark[1..], mark.len()),
             (None, None) => (&rest[..first.len_utf8()], first.len_utf8()),
         };
@@ -47,21 +47,14 @@ pub(super) fn unescape(text: &str, on_screen: bool) -> String {
     unescaped
 }
 
-/// A mark at the beginning of a text.
-#[derive(Clone, Copy)]
-struct Mark {
-    /// The byte where the backslash belongs.
-    middle: usize,
-    /// Whether a backslash stands there.
-    is_escaped: bool,
-}
-
-fn mark(text: &str) -> Option<Mark> {
+/// Returns the byte where the backslash of the mark at the beginning of a text belongs, and whether
+/// a backslash stands there.
+fn mark(text: &str) -> Option<(usize, bool)> {
     MARKS.iter().filter(|(head, _)| text.starts_with(&head[..1])).find_map(|(head, tail)| {
         let middle = end_of(text, head)?;
         let rest = text[middle..].trim_start_matches(|c| c == '\\' || is_widthless(c));
         end_of(rest, tail)?;
-        Some(Mark { middle, is_escaped: text[middle..].starts_with('\\') })
+        Some((middle, text[middle..].starts_with('\\')))
     })
 }
 

@@ -2,14 +2,16 @@
 
 use super::{
     block,
-    body::{BodyLine, before_close, recover_body},
-    extracted::{Extracted, Fault, Problem},
-    finding::{Finding, IfExtended, not_sent},
+    body::{before_close, closes, recover_body},
+    body_row::BodyLine,
+    extracted::{Extracted, Fault},
+    fence::Fence,
+    finding::{Finding, IfExtended},
     logical_line::LogicalLine,
     marks,
     opening_line::OpeningLine,
     rules::Rules,
-    target::{Target, shorten},
+    target::shorten,
 };
 use crate::outgoing::OutgoingMessage;
 
@@ -27,17 +29,45 @@ const SECOND_LINE_LETTERS: usize = 16;
 pub(super) const HOW: &str =
     "write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>";
 
+/// The form in which a message is written.
+#[derive(Debug, Clone)]
+pub(super) enum Form {
+    /// A message with this opening line.
+    Message(Box<OpeningLine>),
+    /// A block, with the byte of its first line at which the JSON begins.
+    Block(usize),
+}
+
 /// The lines of a message or block that have been read so far.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct OpenMessage {
+    pub(super) form: Form,
+    /// The open code fence in the body.
+    pub(super) fence: Option<Fence>,
     lines: Vec<LogicalLine>,
     bytes: usize,
     /// Whether rows of the message may have been erased, so that a missing end may not be the
     /// agent's mistake.
-    may_be_overwritten: bool,
+    pub(super) may_be_overwritten: bool,
 }
 
 impl OpenMessage {
+    /// Returns a message without lines.
+    pub(super) fn new(form: Form) -> Self {
+        Self { form, fence: None, lines: Vec::new(), bytes: 0, may_be_overwritten: false }
+    }
+
+    /// Whether this line, if it is the next one, ends the message.
+    pub(super) fn is_closed_by(&self, line: &str) -> bool {
+        match &self.form {
+            Form::Message(opening) if self.lines.is_empty() => {
+                opening.is_inline || closes(&line[opening.body_at..])
+            }
+            Form::Message(_) => closes(line),
+            Form::Block(_) => block::end(line).is_some(),
+        }
+    }
+
     /// Adds a line. Once the message is too large, only the text of its opening line is kept.
     pub(super) fn push(&mut self, mut line: LogicalLine) {
         self.bytes = self.bytes.saturating_add(line.text.len() + 1);
@@ -48,13 +78,8 @@ impl OpenMessage {
         self.lines.push(line);
     }
 
-    /// Notes that rows of the message may have been erased.
-    pub(super) fn rows_disturbed(&mut self) {
-        self.may_be_overwritten = true;
-    }
-
     /// Returns the finding for a message that has no end when the turn, or the text, ends.
-    pub(super) fn into_unclosed(self) -> Finding {
+    pub(super) fn unclosed(&self) -> Finding {
         match self.may_be_overwritten {
             true => self.overwritten(),
             false => self.fault(Fault::Unclosed, &format!("was never closed; {HOW}")),
@@ -68,10 +93,15 @@ impl OpenMessage {
     }
 
     /// Returns the finding for a message that is closed.
-    pub(super) fn close_message(&self, opening: &OpeningLine, rules: &Rules) -> Finding {
-        if self.is_too_large() {
-            return self.too_large();
+    pub(super) fn close(&self, rules: &Rules) -> Finding {
+        match &self.form {
+            _ if self.is_too_large() => self.too_large(),
+            Form::Message(opening) => self.close_message(opening, rules),
+            Form::Block(json_at) => self.close_block(*json_at, rules),
         }
+    }
+
+    fn close_message(&self, opening: &OpeningLine, rules: &Rules) -> Finding {
         let end =
             |text: &str| if opening.is_inline { text.len() } else { before_close(text).len() };
         let lines = self.body_lines(opening.body_at, opening.column, end);
@@ -80,28 +110,12 @@ impl OpenMessage {
         if body.is_empty() {
             return self.empty();
         }
-        let Target { to, topic } = opening.target.clone();
-        let message = OutgoingMessage {
-            to,
-            topic: topic.or_else(|| opening.topic.clone()),
-            thread: opening.thread.clone(),
-            kind: "message".to_owned(),
-            body,
-            data: None,
-            meta: None,
-            reply_to: opening.reply.clone(),
-        };
         let if_extended =
             if opening.is_inline { IfExtended::Unchanged } else { IfExtended::Reopened };
-        self.finish(message, if_extended)
+        self.finish(OutgoingMessage { body, ..opening.message.clone() }, if_extended)
     }
 
-    /// Returns the finding for a block that is closed. Its JSON begins at byte `json_at` of its
-    /// first line.
-    pub(super) fn close_block(&self, json_at: usize, rules: &Rules) -> Finding {
-        if self.is_too_large() {
-            return self.too_large();
-        }
+    fn close_block(&self, json_at: usize, rules: &Rules) -> Finding {
         let end = |text: &str| block::end(text).unwrap_or(text.len());
         let lines = self.body_lines(json_at, 0, end);
         let rows: Vec<&str> = lines.iter().map(|line| line.text.trim()).collect();
@@ -114,9 +128,8 @@ impl OpenMessage {
                     "Not sent: the [[RELAY]] block cannot be read ({reason}); it has to be JSON \
                      with to, type, and body or data, between [[RELAY]] and [[/RELAY]]."
                 );
-                let line = shorten(self.opening().text.trim());
-                let problem = Problem { fault: Fault::Block, sentence, line };
-                Finding::problem(problem, self.opening().first_row, self.last_row())
+                let finding = Finding::problem(Fault::Block, self.opening(), sentence);
+                Finding { last_row: self.last_row(), ..finding }
             }
         }
     }
@@ -184,9 +197,8 @@ impl OpenMessage {
     }
 
     fn fault(&self, fault: Fault, reason: &str) -> Finding {
-        let problem = not_sent(fault, self.opening(), reason);
-        let finding = Finding::problem(problem, self.opening().first_row, self.last_row());
-        Finding { second_line: self.second_line(), ..finding }
+        let finding = Finding::not_sent(fault, self.opening(), reason);
+        Finding { last_row: self.last_row(), second_line: self.second_line(), ..finding }
     }
 }
 

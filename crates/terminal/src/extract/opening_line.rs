@@ -4,6 +4,7 @@ use super::{
     logical_line::{ARROW, LineStart},
     target::{Target, shorten},
 };
+use crate::outgoing::OutgoingMessage;
 use protocol::topic;
 
 const OPEN: &str = "<<<";
@@ -18,7 +19,7 @@ pub(super) enum ParsedLine {
     /// Opens no message.
     Text,
     /// Opens a message.
-    Opening(OpeningLine),
+    Opening(Box<OpeningLine>),
     /// Has the arrow and `<<<`, but is malformed. The string is a clause that says why.
     Malformed(String),
     /// Has the arrow and a target, but no `<<<`.
@@ -28,14 +29,8 @@ pub(super) enum ParsedLine {
 /// A line that opens a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OpeningLine {
-    /// The recipient of the message.
-    pub(super) target: Target,
-    /// The value of the tag `[thread:ID]`.
-    pub(super) thread: Option<String>,
-    /// The value of the tag `[topic:T]`.
-    pub(super) topic: Option<String>,
-    /// The value of the tag `[reply:ID]`.
-    pub(super) reply: Option<String>,
+    /// The message, whose body is still missing.
+    pub(super) message: OutgoingMessage,
     /// The arrow's column.
     pub(super) column: usize,
     /// The columns of hanging indentation below a bullet.
@@ -63,7 +58,7 @@ impl ParsedLine {
                 opening.hang = start.hang;
                 opening.body_at = line.len() - body.len();
                 opening.is_inline = !opens;
-                Self::Opening(opening)
+                Self::Opening(Box::new(opening))
             }
             Err(_) if !opens => Self::Text,
             Err(reason) => Self::Malformed(reason),
@@ -88,23 +83,27 @@ fn parse_header(text: &str, opens: bool) -> Result<(OpeningLine, &str), String> 
         let found = if text.starts_with(OPEN) { "no name" } else { "a blank" };
         return Err(format!("{found} follows the colon"));
     }
-    let mut opening = OpeningLine::to(Target::parse(name(text))?);
+    let Target { to, topic } = Target::parse(name(text))?;
+    let message = OutgoingMessage { to, kind: "message".to_owned(), ..OutgoingMessage::default() };
+    let mut opening = OpeningLine { message, column: 0, hang: 0, body_at: 0, is_inline: false };
     let mut rest = &text[end..];
-    loop {
+    let body = loop {
         let next = rest.trim_start_matches(' ');
         let blanks = rest.len() - next.len();
         if let Some(body) = next.strip_prefix(OPEN) {
-            return Ok((opening, body));
+            break body;
         }
         match next.strip_prefix('[').and_then(|tag| tag.split_once(']')) {
             Some((tag, after)) if blanks > 0 && opening.set_tag(tag)? => rest = after,
-            _ if !opens && blanks > 0 => return Ok((opening, next)),
+            _ if !opens && blanks > 0 => break next,
             _ => {
                 let word = next.split([' ', '<']).next().unwrap_or(next);
                 return Err(format!("`{}` stands between the name and `<<<`", shorten(word)));
             }
         }
-    }
+    };
+    opening.message.topic = topic.or(opening.message.topic);
+    Ok((opening, body))
 }
 
 /// Returns the text after the arrow, up to a blank or `<<<`.
@@ -120,11 +119,6 @@ fn name(text: &str) -> &str {
 }
 
 impl OpeningLine {
-    fn to(target: Target) -> Self {
-        let (thread, topic, reply) = (None, None, None);
-        Self { target, thread, topic, reply, column: 0, hang: 0, body_at: 0, is_inline: false }
-    }
-
     /// Sets a tag, given the text between its brackets. Returns `false` if the text is no tag.
     ///
     /// # Errors
@@ -136,9 +130,9 @@ impl OpeningLine {
             && value.len() <= TAG_BYTES_MAX
             && !value.contains(|c: char| c.is_control() || c.is_whitespace());
         let (field, is_valid) = match key {
-            "thread" => (&mut self.thread, is_valid),
-            "reply" => (&mut self.reply, is_valid),
-            "topic" => (&mut self.topic, is_valid && topic::check(value).is_ok()),
+            "thread" => (&mut self.message.thread, is_valid),
+            "reply" => (&mut self.message.reply_to, is_valid),
+            "topic" => (&mut self.message.topic, is_valid && topic::check(value).is_ok()),
             _ => return Ok(false),
         };
         if !is_valid {

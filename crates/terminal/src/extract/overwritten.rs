@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use super::extracted::{Extracted, Fault};
 use super::finding::Finding;
+use crate::bounded;
 
 /// The most overwritten messages that are remembered, and the most messages that were read. Older
 /// ones are forgotten.
@@ -30,21 +31,16 @@ impl OverwrittenMessages {
     /// message that was read completely, or whose own fault is reported, no longer counts as
     /// overwritten.
     pub(super) fn filter(&mut self, finding: Finding) -> Option<Finding> {
-        if finding.is_overwritten() {
+        if finding.has_fault(Fault::Overwritten) {
             self.add(finding);
             return None;
         }
-        let was_read = match &finding.extracted {
-            Extracted::Message(_) => true,
-            Extracted::Problem(problem) => {
-                matches!(problem.fault, Fault::Unclosed | Fault::Empty | Fault::TooLarge)
-            }
-        };
-        if was_read {
+        let own_faults = [Fault::Unclosed, Fault::Empty, Fault::TooLarge];
+        if finding.is_message() || own_faults.into_iter().any(|fault| finding.has_fault(fault)) {
             let beginning = (finding.first_line.clone(), finding.second_line.clone());
             self.pending.retain(|(overwritten, _)| !may_be_same(overwritten, &beginning));
             if !self.read.contains(&beginning) {
-                push_bounded(&mut self.read, beginning);
+                bounded::push(&mut self.read, REMEMBERED_MAX, beginning);
             }
         }
         Some(finding)
@@ -56,14 +52,16 @@ impl OverwrittenMessages {
         let is_known = self.read.iter().any(|read| may_be_same(&beginning, read))
             || self.pending.iter().any(|(overwritten, _)| *overwritten == beginning);
         if !is_known {
-            push_bounded(&mut self.pending, (beginning, finding.extracted));
+            bounded::push(&mut self.pending, REMEMBERED_MAX, (beginning, finding.extracted));
         }
     }
 
     /// Takes the problems to report at the end of a turn.
     pub(super) fn end_turn(&mut self) -> Vec<Extracted> {
         let (reported, problems): (Vec<_>, Vec<_>) = self.pending.drain(..).unzip();
-        reported.into_iter().for_each(|beginning| push_bounded(&mut self.read, beginning));
+        for beginning in reported {
+            bounded::push(&mut self.read, REMEMBERED_MAX, beginning);
+        }
         problems
     }
 }
@@ -71,11 +69,4 @@ impl OverwrittenMessages {
 /// Whether an overwritten message may be the message with the beginning `other`.
 fn may_be_same(overwritten: &Beginning, other: &Beginning) -> bool {
     overwritten.0 == other.0 && other.1.starts_with(&*overwritten.1)
-}
-
-fn push_bounded<T>(remembered: &mut VecDeque<T>, value: T) {
-    if remembered.len() == REMEMBERED_MAX {
-        remembered.pop_front();
-    }
-    remembered.push_back(value);
 }

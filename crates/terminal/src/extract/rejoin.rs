@@ -4,6 +4,7 @@
 //! rules keep lists, quotes, tables and code apart. Each of these rules raises the number of test
 //! bodies that are recovered exactly.
 
+use super::body_row::BodyRow;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The most columns by which the widest row may be narrower than the screen and still show the
@@ -21,62 +22,38 @@ const LONG_LINE_ROWS: usize = 5;
 /// line.
 const SERIES_CHARACTERS: usize = 6;
 
-/// A row of a body.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct WrappedRow<'a> {
-    /// The number of columns between the body's left edge and the text.
-    pub(super) indent: usize,
-    /// The text; empty for a blank row.
-    pub(super) text: &'a str,
-    /// The number of columns that the row fills on the screen.
-    pub(super) width: usize,
-    /// The number of columns of the row's first word on the screen.
-    pub(super) first_word: usize,
-}
-
-/// A rejoined line.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct JoinedLine {
-    /// The index of the line's first row.
-    pub(super) first_row: usize,
-    pub(super) text: String,
-}
-
-/// Returns the lines that were wrapped into these rows. `widest` is the width of the widest row of
-/// the whole message.
-pub(super) fn rejoin(rows: &[WrappedRow<'_>], widest: usize, columns: usize) -> Vec<JoinedLine> {
+/// Returns the lines that were wrapped into these rows, with their indentation.
+pub(super) fn rejoin(mut rows: Vec<BodyRow<'_>>, columns: usize) -> Vec<String> {
+    rows.iter_mut().for_each(|row| row.text = row.text.trim_end());
+    let widest = rows.iter().map(|row| row.width).max().unwrap_or(0);
     let limit = if widest + FULL_ROW_MARGIN >= columns { widest } else { columns };
-    let mut lines: Vec<JoinedLine> = Vec::new();
+    // The index of each line's first row, and the line.
+    let mut lines: Vec<(usize, String)> = Vec::new();
     let mut item_column = None;
     for (index, row) in rows.iter().enumerate() {
         let above = index.checked_sub(1).map(|above| &rows[above]);
-        if let (Some(line), Some(above)) = (lines.last_mut(), above) {
-            let early = early_columns(index - line.first_row);
-            let continuation =
-                Continuation { line: &line.text, above, below: row, item_column, limit, early };
+        if let (Some((first_row, line)), Some(above)) = (lines.last_mut(), above) {
+            let is_long = index - *first_row >= LONG_LINE_ROWS;
+            let early = if is_long { EARLY_COLUMNS } else { 0 };
+            let continuation = Continuation { line, above, below: row, item_column, limit, early };
             if let Some(separator) = continuation.separator() {
-                line.text.push_str(separator);
-                line.text.push_str(quote_bar(row.text).map_or(row.text, |(_, rest)| rest));
+                line.push_str(separator);
+                line.push_str(quote_bar(row.text).map_or(row.text, |(_, rest)| rest));
                 continue;
             }
         }
         item_column = item_column_after(item_column, row);
-        lines.push(JoinedLine { first_row: index, text: row.text.to_owned() });
+        lines.push((index, row.text.to_owned()));
     }
-    lines
-}
-
-/// Returns the number of columns by which a line of `rows` rows may have been wrapped too early.
-fn early_columns(rows: usize) -> usize {
-    if rows >= LONG_LINE_ROWS { EARLY_COLUMNS } else { 0 }
+    lines.into_iter().map(|(first_row, line)| rows[first_row].indented(&line)).collect()
 }
 
 /// A row that may continue the row above it.
 struct Continuation<'a> {
     /// The text of the line so far, up to and with `above`.
     line: &'a str,
-    above: &'a WrappedRow<'a>,
-    below: &'a WrappedRow<'a>,
+    above: &'a BodyRow<'a>,
+    below: &'a BodyRow<'a>,
     /// The text column of the list item that `above` belongs to.
     item_column: Option<usize>,
     /// The number of columns at which the CLI wraps.
@@ -125,7 +102,7 @@ impl Continuation<'_> {
 }
 
 /// Returns the text column of the list item that a row belongs to, given that of the row above.
-fn item_column_after(item_column: Option<usize>, row: &WrappedRow<'_>) -> Option<usize> {
+fn item_column_after(item_column: Option<usize>, row: &BodyRow<'_>) -> Option<usize> {
     match list_mark_columns(row.text) {
         Some(columns) => Some(row.indent + columns),
         None if row.text.is_empty() => item_column,

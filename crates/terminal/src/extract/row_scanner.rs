@@ -6,11 +6,12 @@
 use super::{
     finding::Finding,
     line_scanner::LineScanner,
-    logical_line::{RowJoiner, may_matter},
+    logical_line::{LogicalLine, may_matter},
     rules::Rules,
     seen::hash,
 };
-use crate::screen::Row;
+use crate::{bounded, screen::Row};
+use std::collections::VecDeque;
 
 /// The most ends of turns that are remembered while their rows are visible.
 const ENDED_TURNS_MAX: usize = 16;
@@ -19,16 +20,17 @@ const ENDED_TURNS_MAX: usize = 16;
 #[derive(Debug, Clone, Default)]
 pub(super) struct RowScanner {
     /// The number of the next row.
-    next_row: u64,
-    joiner: RowJoiner,
+    pub(super) next_row: u64,
+    /// The line whose last row is still missing.
+    line: Option<LogicalLine>,
     /// The number of columns that the last row fills.
     width_above: usize,
     /// Whether the scanner is within a logical line that cannot matter and is skipped.
     is_skipping: bool,
     /// Whether the rows show the output of a command.
     is_in_output: bool,
-    scanner: LineScanner,
-    ended_turns: Vec<EndedTurn>,
+    pub(super) lines: LineScanner,
+    ended_turns: VecDeque<EndedTurn>,
 }
 
 /// The visible rows at the end of a turn that left a message, block, fence or frame open.
@@ -46,11 +48,6 @@ struct EndedTurn {
 }
 
 impl RowScanner {
-    /// The number of the next row.
-    pub(super) fn next_row(&self) -> u64 {
-        self.next_row
-    }
-
     /// Reads the next row, and appends the findings that it completes.
     pub(super) fn read(&mut self, row: &Row, rules: &Rules, out: &mut Vec<Finding>) {
         let number = self.next_row;
@@ -62,7 +59,7 @@ impl RowScanner {
         }
         let row = &*rules.without_margin(row);
         let width_above = std::mem::replace(&mut self.width_above, row.width);
-        let is_idle = self.joiner.is_empty() && self.scanner.is_idle();
+        let is_idle = self.line.is_none() && self.lines.is_idle();
         if let Some(follows) = rules.command_output.follows(&row.text).filter(|_| is_idle) {
             self.is_in_output = follows;
         }
@@ -73,52 +70,37 @@ impl RowScanner {
             self.is_skipping = row.wraps;
             return;
         }
-        if let Some(line) = self.joiner.push(row, number, width_above) {
-            self.scanner.read(line, rules, out);
+        let begin = || LogicalLine { first_row: number, width_above, ..LogicalLine::default() };
+        self.line.get_or_insert_with(begin).add(row, number);
+        if !row.wraps {
+            self.end_line(rules, out);
+        }
+    }
+
+    fn end_line(&mut self, rules: &Rules, out: &mut Vec<Finding>) {
+        if let Some(line) = self.line.take() {
+            self.lines.read(line, rules, out);
         }
     }
 
     /// Ends the turn, or the text, before the next row.
     pub(super) fn end_turn(&mut self, rules: &Rules, out: &mut Vec<Finding>) {
         self.is_skipping = false;
-        if let Some(line) = self.joiner.flush() {
-            self.scanner.read(line, rules, out);
-        }
-        self.scanner.end_turn(out);
+        self.end_line(rules, out);
+        self.lines.end_turn(out);
     }
 
-    /// Returns the number of the row in which an open message, block, fence or frame began.
-    pub(super) fn open_since(&self) -> Option<u64> {
-        self.scanner.open_since()
-    }
-
-    /// Whether a message or block is open.
-    pub(super) fn is_in_message(&self) -> bool {
-        self.scanner.is_in_message()
-    }
-
-    /// Remembers the visible rows at the end of a turn that left something open, which began in row
-    /// `opened`.
-    pub(super) fn mark_turn_end<'a>(
-        &mut self,
-        opened: u64,
-        visible: impl Iterator<Item = &'a Row>,
-    ) {
-        let mut rows: Vec<&Row> = visible.collect();
-        while rows.last().is_some_and(|row| row.text.is_empty()) {
-            rows.pop();
-        }
-        if self.ended_turns.len() == ENDED_TURNS_MAX {
-            self.ended_turns.remove(0);
-        }
-        let rows = rows.into_iter().map(hash).collect();
-        self.ended_turns.push(EndedTurn { opened, first_row: self.next_row, rows });
+    /// Remembers the hashes of the visible rows at the end of a turn that left something open, which
+    /// began in row `opened`.
+    pub(super) fn mark_turn_end(&mut self, opened: u64, rows: Vec<u64>) {
+        let turn = EndedTurn { opened, first_row: self.next_row, rows };
+        bounded::push(&mut self.ended_turns, ENDED_TURNS_MAX, turn);
     }
 
     /// Starts again after all rows were erased. Returns the message that was open as an overwritten
     /// one.
     pub(super) fn reset(&mut self) -> Option<Finding> {
-        let open = self.scanner.drop_open();
+        let open = self.lines.drop_open();
         *self = Self { next_row: self.next_row, ..Self::default() };
         open
     }
@@ -126,14 +108,14 @@ impl RowScanner {
     /// Notes that visible rows were erased or moved.
     pub(super) fn rows_disturbed(&mut self) {
         self.ended_turns.clear();
-        self.scanner.rows_disturbed();
+        self.lines.rows_disturbed();
     }
 
     /// Drops the open message, since rows below do not continue it. Returns it as an overwritten
     /// one.
     pub(super) fn drop_open(&mut self) -> Option<Finding> {
         self.rows_disturbed();
-        self.scanner.drop_open()
+        self.lines.drop_open()
     }
 }
 

@@ -10,12 +10,16 @@ use super::{
     overwritten::OverwrittenMessages,
     row_scanner::RowScanner,
     rules::Rules,
-    scrolled_text::{Scroll, ScrolledText},
-    seen::{Fingerprint, RepaintTracker, SeenLog, Verdict},
+    scrolled_text::ScrolledText,
+    seen::{Fingerprint, RepaintTracker, SeenLog, Verdict, hash},
     stability::RowStability,
 };
-use crate::screen::{Discontinuity, Row, Screen, ScreenObserver, VisibleRows};
+use crate::{
+    bounded,
+    screen::{Discontinuity, Row, Screen, ScreenObserver, VisibleRows},
+};
 use protocol::Moment;
+use std::collections::VecDeque;
 
 /// The most messages that scrolled off an alternate screen and still count as a part of its
 /// snapshot.
@@ -29,8 +33,9 @@ const SHOWN_MAX: usize = 256;
 pub(super) struct ScreenReader {
     pub(super) rules: Rules,
     /// Whether there is a clock, so that rows are read once they are stable.
-    is_live: bool,
-    is_finishing: bool,
+    pub(super) is_live: bool,
+    /// Whether no more bytes come, so that the last rows of an alternate screen are final, too.
+    pub(super) is_finishing: bool,
     /// The scanner of the screen that is shown.
     scanner: RowScanner,
     /// The scanner of the primary screen, while the alternate one is shown.
@@ -38,7 +43,7 @@ pub(super) struct ScreenReader {
     /// The text that the alternate screen's snapshots show, if the program uses synchronized
     /// updates.
     scrolled: Option<ScrolledText>,
-    stability: RowStability,
+    pub(super) stability: RowStability,
     seen: SeenLog,
     overwritten: OverwrittenMessages,
     repaint: RepaintTracker,
@@ -46,23 +51,17 @@ pub(super) struct ScreenReader {
     /// order.
     shown: Vec<Fingerprint>,
     /// Messages that scrolled off the alternate screen since its last repaint.
-    snapshot: Vec<Fingerprint>,
+    snapshot: VecDeque<Fingerprint>,
     turn_ended: Moment,
     pub(super) extracted: Vec<Extracted>,
-    is_in_message: bool,
+    /// Whether the agent had begun a message and not ended it when the rows were last read.
+    pub(super) is_in_message: bool,
 }
 
 /// A finding that may be a repaint of an earlier one.
 struct Candidate {
     fingerprint: Fingerprint,
     extracted: Extracted,
-}
-
-impl Candidate {
-    fn of(finding: Finding) -> Self {
-        let fingerprint = Fingerprint::of(&finding.extracted);
-        Self { fingerprint, extracted: finding.extracted }
-    }
 }
 
 /// The conditions under which visible rows are read.
@@ -77,7 +76,7 @@ struct ReadMode {
 
 impl ScreenObserver for ScreenReader {
     fn rows_scrolling_off(&mut self, visible: VisibleRows<'_>, count: usize) {
-        let has_history = self.primary.is_none() && self.scanner.next_row() > 0;
+        let has_history = self.primary.is_none() && self.scanner.next_row > 0;
         if has_history && self.stability.is_repainted(visible, count) {
             // The rows count as erased before the program painted other rows over them.
             self.discontinuity(Discontinuity::AllRowsErased);
@@ -114,8 +113,7 @@ impl ScreenObserver for ScreenReader {
         let rows = scrolled.unwrap_or_else(|| visible.to_vec());
         rows.iter().for_each(|row| scanner.read(row, &self.rules, &mut findings));
         scanner.end_turn(&self.rules, &mut findings);
-        let findings = findings.into_iter().filter_map(|finding| self.overwritten.filter(finding));
-        let candidates = findings.map(Candidate::of).collect();
+        let candidates = self.candidates(findings);
         self.judge_snapshot(candidates);
     }
 
@@ -127,12 +125,7 @@ impl ScreenObserver for ScreenReader {
             Discontinuity::Resized
             | Discontinuity::AlternateShown
             | Discontinuity::PrimaryShown => self.stability.clear(),
-            Discontinuity::AlternateRepainted
-            | Discontinuity::FirstRowErased
-            | Discontinuity::ScreenCleared
-            | Discontinuity::AllRowsErased
-            | Discontinuity::HistoryCleared
-            | Discontinuity::Reset => self.stability.begin_repaint(),
+            _ => self.stability.begin_repaint(),
         }
         match cause {
             Discontinuity::AlternateRepainted => return self.begin_snapshot(),
@@ -177,26 +170,6 @@ impl ScreenReader {
         Self { rules, is_live, ..Self::default() }
     }
 
-    /// Whether there is a clock.
-    pub(super) fn is_live(&self) -> bool {
-        self.is_live
-    }
-
-    /// Whether the agent had begun a message and not ended it when the rows were last read.
-    pub(super) fn is_in_message(&self) -> bool {
-        self.is_in_message
-    }
-
-    /// Returns the time at which the next visible row becomes stable.
-    pub(super) fn next_stable_at(&self, now: Moment) -> Option<Moment> {
-        self.stability.next_stable_at(now)
-    }
-
-    /// Notes that no more bytes come, so that the last rows of an alternate screen are final, too.
-    pub(super) fn begin_finish(&mut self) {
-        self.is_finishing = true;
-    }
-
     /// Drops an open message, which the program may paint again. Rows below need not belong to it.
     fn drop_open(&mut self) {
         let open = self.scanner.drop_open();
@@ -220,7 +193,7 @@ impl ScreenReader {
 
     /// Begins a snapshot of the alternate screen that does not continue the previous one.
     fn begin_snapshot(&mut self) {
-        if self.scanner.next_row() > 0 {
+        if self.scanner.next_row > 0 {
             self.scanner = RowScanner::default();
         }
         self.snapshot.clear();
@@ -245,11 +218,11 @@ impl ScreenReader {
             return;
         };
         match scrolled.add(snapshot) {
-            Scroll::By(rows @ 0..) => {
+            Some(rows @ 0..) => {
                 (0..rows).for_each(|_| self.stability.row_scrolled_off());
             }
-            Scroll::By(_) => self.stability.clear(),
-            Scroll::NewText => {
+            Some(_) => self.stability.clear(),
+            None => {
                 self.begin_snapshot();
                 self.stability.begin_repaint();
             }
@@ -264,11 +237,17 @@ impl ScreenReader {
     fn read_final(&mut self, row: &Row) {
         let mut findings = Vec::new();
         self.scanner.read(row, &self.rules, &mut findings);
-        for finding in findings {
-            if let Some(finding) = self.overwritten.filter(finding) {
-                self.judge_final(Candidate::of(finding));
-            }
-        }
+        self.candidates(findings).into_iter().for_each(|candidate| self.judge_final(candidate));
+    }
+
+    /// Returns the findings that count now, without overwritten messages.
+    fn candidates(&mut self, findings: Vec<Finding>) -> Vec<Candidate> {
+        let findings = findings.into_iter().filter_map(|finding| self.overwritten.filter(finding));
+        let candidate = |Finding { extracted, .. }| {
+            let fingerprint = Fingerprint::of(&extracted);
+            Candidate { fingerprint, extracted }
+        };
+        findings.map(candidate).collect()
     }
 
     /// Returns the rows that are not final, and the number of them that stand above the screen.
@@ -287,29 +266,20 @@ impl ScreenReader {
         let fingerprint = candidate.fingerprint;
         if self.primary.is_some() {
             self.judge_snapshot(vec![candidate]);
-            return self.keep_in_snapshot(fingerprint);
+            return bounded::push(&mut self.snapshot, SNAPSHOT_MESSAGES_MAX, fingerprint);
         }
-        let verdict = self.repaint.judge(fingerprint, &self.seen);
-        if verdict == Verdict::Seen {
-            return;
-        }
+        let Verdict::New(before) = self.repaint.judge(fingerprint, &self.seen) else { return };
         if let Some(at) = self.shown.iter().position(|&shown| shown == fingerprint) {
             self.shown.drain(..=at);
-        } else if let Verdict::NewBefore(number) = verdict {
-            self.repaint.inserted(number);
-            self.extract_before(number, candidate);
-        } else {
-            self.extract(candidate);
+            return;
         }
+        before.into_iter().for_each(|number| self.repaint.renumber(number));
+        self.extract(before, candidate);
     }
 
-    fn extract(&mut self, candidate: Candidate) {
-        self.seen.push(candidate.fingerprint);
-        self.extracted.push(candidate.extracted);
-    }
-
-    fn extract_before(&mut self, number: usize, candidate: Candidate) {
-        self.seen.insert(number, candidate.fingerprint);
+    /// Extracts a message before the message with this ordinal, or after all others.
+    fn extract(&mut self, before: Option<usize>, candidate: Candidate) {
+        self.seen.insert(before, candidate.fingerprint);
         self.extracted.push(candidate.extracted);
     }
 
@@ -329,12 +299,12 @@ impl ScreenReader {
         let (mut scanner, mut findings) = (self.scanner.clone(), Vec::new());
         let (rows, above) = self.pending_rows();
         rows.iter().for_each(|row| scanner.read(row, &self.rules, &mut findings));
-        let opened = scanner.open_since();
-        self.is_in_message = scanner.is_in_message() && !mode.ends_turn;
+        let opened = scanner.lines.open_since();
+        self.is_in_message = scanner.lines.is_in_message() && !mode.ends_turn;
         if mode.ends_turn {
             scanner.end_turn(&self.rules, &mut findings);
         }
-        let top = self.scanner.next_row() + above as u64;
+        let top = self.scanner.next_row + above as u64;
         // Messages are judged in order, so none is judged that follows a message which may still
         // change.
         let end = findings
@@ -342,15 +312,18 @@ impl ScreenReader {
             .position(|finding| finding.is_message() && !self.is_final(finding, top, mode));
         findings.truncate(end.unwrap_or(findings.len()));
         findings.retain(|finding| finding.is_message() || self.is_final(finding, top, mode));
-        let findings = findings.into_iter().filter_map(|finding| self.overwritten.filter(finding));
-        let candidates: Vec<Candidate> = findings.map(Candidate::of).collect();
+        let candidates = self.candidates(findings);
         match self.primary {
             Some(_) => self.judge_snapshot(candidates),
             None => self.judge_visible(candidates, mode),
         }
         if let Some(opened) = opened.filter(|_| mode.ends_turn) {
-            let rows: Vec<Row> = self.pending_rows().0.into_iter().cloned().collect();
-            self.scanner.mark_turn_end(opened, rows.iter());
+            let (mut rows, _) = self.pending_rows();
+            while rows.last().is_some_and(|row| row.text.is_empty()) {
+                rows.pop();
+            }
+            let rows = rows.into_iter().map(hash).collect();
+            self.scanner.mark_turn_end(opened, rows);
         }
     }
 
@@ -368,17 +341,15 @@ impl ScreenReader {
             self.stability.is_stable(index(row), mode.now)
                 && (index(row) != mode.cursor || is_of_ended_turn(row))
         });
+        let rows_below = match finding.if_extended {
+            IfExtended::Unchanged => return is_stable,
+            IfExtended::Reopened => usize::MAX,
+            IfExtended::Completed => 1,
+        };
         let last = index(finding.last_row);
         is_stable
-            && match finding.if_extended {
-                IfExtended::Unchanged => true,
-                IfExtended::Reopened => {
-                    is_of_ended_turn(finding.last_row) || self.stability.has_text_below(last)
-                }
-                IfExtended::Completed => {
-                    is_of_ended_turn(finding.last_row) || self.stability.has_text_in_next_row(last)
-                }
-            }
+            && (is_of_ended_turn(finding.last_row)
+                || self.stability.has_text_below(last, rows_below))
     }
 
     /// Extracts new messages from the visible rows of the primary screen.
@@ -387,22 +358,20 @@ impl ScreenReader {
         for candidate in candidates {
             let fingerprint = candidate.fingerprint;
             present.push(fingerprint);
-            let verdict = repaint.judge(fingerprint, &self.seen);
-            if verdict == Verdict::Seen {
-                continue;
-            }
+            let Verdict::New(before) = repaint.judge(fingerprint, &self.seen) else { continue };
             let known = self.shown[at..].iter().position(|&known| known == fingerprint);
             if let Some(found) = known {
                 at += found + 1;
-            } else if let Verdict::NewBefore(number) = verdict {
-                repaint.inserted(number);
-                self.repaint.inserted_unjudged(number);
-                self.extract_before(number, candidate);
+                continue;
+            }
+            if let Some(number) = before {
+                repaint.renumber(number);
+                self.repaint.renumber(number + 1);
             } else {
                 self.shown.insert(at, fingerprint);
                 at += 1;
-                self.extract(candidate);
             }
+            self.extract(before, candidate);
         }
         if mode.ends_turn {
             // A repaint ends with its turn: the same message in the next turn is a new one.
@@ -411,14 +380,6 @@ impl ScreenReader {
         }
         // The last messages of the list were erased longest ago.
         self.shown.truncate(SHOWN_MAX);
-    }
-
-    /// Remembers a message that scrolled off the alternate screen and has been judged.
-    fn keep_in_snapshot(&mut self, message: Fingerprint) {
-        if self.snapshot.len() == SNAPSHOT_MESSAGES_MAX {
-            self.snapshot.remove(0);
-        }
-        self.snapshot.push(message);
     }
 
     /// Extracts new messages of a snapshot. The snapshot begins with the messages that scrolled off
@@ -430,7 +391,7 @@ impl ScreenReader {
         if let Some((first, number)) = RepaintTracker::first_seen(&snapshot, &self.seen) {
             let before = first.saturating_sub(self.snapshot.len());
             for (candidate, number) in candidates.drain(..before).zip(number..) {
-                self.extract_before(number, candidate);
+                self.extract(Some(number), candidate);
             }
         }
         let mut repaint = RepaintTracker::begin(&self.seen);
@@ -438,13 +399,9 @@ impl ScreenReader {
             repaint.judge(message, &self.seen);
         }
         for candidate in candidates {
-            match repaint.judge(candidate.fingerprint, &self.seen) {
-                Verdict::Seen => {}
-                Verdict::New => self.extract(candidate),
-                Verdict::NewBefore(number) => {
-                    repaint.inserted(number);
-                    self.extract_before(number, candidate);
-                }
+            if let Verdict::New(before) = repaint.judge(candidate.fingerprint, &self.seen) {
+                before.into_iter().for_each(|number| repaint.renumber(number));
+                self.extract(before, candidate);
             }
         }
     }

@@ -5,6 +5,7 @@
 //! updates, half a repaint would be taken for text.
 
 use crate::screen::Row;
+use std::cmp::Reverse;
 
 /// The fewest rows with text that two snapshots of the same text must have in common.
 const SHARED_MIN: usize = 2;
@@ -35,15 +36,6 @@ pub(super) struct ScrolledText {
     snapshot: Vec<Row>,
     /// The rows that the terminal has scrolled off since the last snapshot.
     scrolled_off: Vec<Row>,
-}
-
-/// The relation of a snapshot to the text before it.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Scroll {
-    /// The snapshot shows another text.
-    NewText,
-    /// The snapshot begins this many rows further down in the text, or further up if negative.
-    By(isize),
 }
 
 /// Rows that a snapshot and the text have in common.
@@ -77,12 +69,13 @@ impl ScrolledText {
         fits
     }
 
-    /// Adds the next snapshot. Returns its relation to the text before it.
-    pub(super) fn add(&mut self, snapshot: Vec<Row>) -> Scroll {
+    /// Adds the next snapshot. Returns by how many rows it begins further down in the text, or
+    /// further up if negative; `None` if it shows another text.
+    pub(super) fn add(&mut self, snapshot: Vec<Row>) -> Option<isize> {
         let scrolled_off = std::mem::take(&mut self.scrolled_off);
         let above = scrolled_off.len();
         if above == 0 && snapshot == self.snapshot {
-            return Scroll::By(0);
+            return Some(0);
         }
         let shown = [scrolled_off, snapshot.clone()].concat();
         let overlap = self.overlap(&shown);
@@ -91,7 +84,7 @@ impl ScrolledText {
             self.snapshot = snapshot;
             self.rows = shown;
             self.top = above;
-            return Scroll::NewText;
+            return None;
         };
         if top == self.top {
             // The text has not scrolled, so changed rows above the overlap are new text in the same
@@ -104,7 +97,7 @@ impl ScrolledText {
         self.rows.extend_from_slice(&shown[overlap.snapshot..]);
         let before = std::mem::replace(&mut self.top, top + above);
         self.snapshot = snapshot;
-        Scroll::By(self.top as isize - before as isize)
+        Some(self.top as isize - before as isize)
     }
 
     /// Takes the rows that are so far above the screen that they are final.
@@ -117,22 +110,17 @@ impl ScrolledText {
     /// Returns the longest overlap with the shown rows, if it proves that they show the same text.
     fn overlap(&self, shown: &[Row]) -> Overlap {
         let edge = self.snapshot.len() / EDGE_DIVISOR;
-        let mut best = Overlap::default();
-        for top in 0..self.rows.len() {
+        let overlaps = (0..self.rows.len()).map(|top| {
             let (at, rows) = longest_common_run(&self.rows[top..], shown, edge);
-            let overlap = Overlap { text: top + at, snapshot: at, rows };
-            if rows > 0 && self.is_better(&overlap, &best) {
-                best = overlap;
-            }
-        }
+            Overlap { text: top + at, snapshot: at, rows }
+        });
+        let rank = |overlap: &Overlap| (overlap.rows, Reverse(self.scroll(overlap)));
+        // Of equal ones, the uppermost counts.
+        let best = overlaps.rev().filter(|overlap| overlap.rows > 0).max_by_key(rank);
+        let best = best.unwrap_or_default();
         let shared_min = SHARED_MIN.min(shown.iter().filter(|row| has_text(row)).count());
         let is_sure = best.rows >= shared_min && self.is_likely(&best, shown, edge);
         if is_sure { best } else { Overlap::default() }
-    }
-
-    fn is_better(&self, overlap: &Overlap, best: &Overlap) -> bool {
-        overlap.rows > best.rows
-            || overlap.rows == best.rows && self.scroll(overlap) < self.scroll(best)
     }
 
     /// Returns the number of rows by which the text would have scrolled for this overlap.

@@ -98,13 +98,9 @@ impl SeenLog {
         self.forgotten + self.log.len()
     }
 
-    /// Adds a message after all others.
-    pub(super) fn push(&mut self, message: Fingerprint) {
-        self.insert(self.count(), message);
-    }
-
-    /// Adds a message before the message with this ordinal.
-    pub(super) fn insert(&mut self, ordinal: usize, message: Fingerprint) {
+    /// Adds a message before the message with this ordinal, or after all others.
+    pub(super) fn insert(&mut self, before: Option<usize>, message: Fingerprint) {
+        let ordinal = before.unwrap_or_else(|| self.count());
         self.log.insert(ordinal.saturating_sub(self.forgotten), message);
         if self.log.len() > REMEMBERED_MAX {
             self.log.pop_front();
@@ -146,10 +142,9 @@ pub(super) struct RepaintTracker {
 pub(super) enum Verdict {
     /// The message was extracted before.
     Seen,
-    /// The message is new, and stands after those extracted before.
-    New,
-    /// The message is new, and stands before the message with this ordinal.
-    NewBefore(usize),
+    /// The message is new, and stands before the message with this ordinal, or after all those
+    /// extracted before.
+    New(Option<usize>),
 }
 
 impl RepaintTracker {
@@ -184,9 +179,9 @@ impl RepaintTracker {
             return Verdict::Seen;
         }
         match self.next.iter().max() {
-            Some(&next) if !self.next.contains(&self.end) => Verdict::NewBefore(next),
+            Some(&next) if !self.next.contains(&self.end) => Verdict::New(Some(next)),
             // No message was recognised yet, or all known messages stand before this one.
-            _ => Verdict::New,
+            _ => Verdict::New(None),
         }
     }
 
@@ -219,22 +214,12 @@ impl RepaintTracker {
         found
     }
 
-    /// Adapts the ordinals after a message was inserted before `ordinal`. This tracker has judged
-    /// the inserted message.
-    pub(super) fn inserted(&mut self, ordinal: usize) {
-        self.renumber(|next| next >= ordinal);
-    }
-
-    /// Adapts the ordinals after a message was inserted before `ordinal`. This tracker is still to
-    /// judge the inserted message.
-    pub(super) fn inserted_unjudged(&mut self, ordinal: usize) {
-        self.renumber(|next| next > ordinal);
-    }
-
-    fn renumber(&mut self, moves: impl Fn(usize) -> bool) {
+    /// Adapts the ordinals from `first` on after a message was inserted. If this tracker is still
+    /// to judge the message, that is the ordinal after it.
+    pub(super) fn renumber(&mut self, first: usize) {
         if self.end > 0 {
             self.end += 1;
-            self.next.iter_mut().filter(|next| moves(**next)).for_each(|next| *next += 1);
+            self.next.iter_mut().filter(|next| **next >= first).for_each(|next| *next += 1);
         }
     }
 }

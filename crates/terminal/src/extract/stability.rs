@@ -97,14 +97,9 @@ impl RowStability {
         self.unchanged_since(index).is_some_and(|since| since.plus(STABLE_MS) <= now)
     }
 
-    /// Whether any row below this one has text.
-    pub(super) fn has_text_below(&self, index: usize) -> bool {
-        self.rows().skip(index + 1).any(|row| !row.text.trim().is_empty())
-    }
-
-    /// Whether the row below this one has text.
-    pub(super) fn has_text_in_next_row(&self, index: usize) -> bool {
-        self.rows().nth(index + 1).is_some_and(|row| !row.text.trim().is_empty())
+    /// Whether any of this many rows below this one has text.
+    pub(super) fn has_text_below(&self, index: usize, rows: usize) -> bool {
+        self.rows().skip(index + 1).take(rows).any(|row| !row.text.trim().is_empty())
     }
 
     /// Returns the time at which the next row becomes stable.

@@ -21,22 +21,19 @@ impl Target {
     ///
     /// Returns a clause that says why the text names no recipient.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        if text == EVERYONE {
-            return Ok(Self { to: EVERYONE.to_owned(), topic: None });
-        }
         if let Some(topic) = text.strip_prefix('#') {
             return match topic::check(topic) {
                 Ok(()) => Ok(Self { to: EVERYONE.to_owned(), topic: Some(topic.to_owned()) }),
                 Err(_) => Err(format!("`{}` is not a topic that can be sent to", shorten(text))),
             };
         }
-        match Name::parse_any(&text.replacen("\\@", "@", 1)) {
-            Ok(name) => Ok(Self { to: name.as_str().to_owned(), topic: None }),
-            Err(_) => match command_line(text) {
-                Some(name) => Ok(Self { to: name, topic: None }),
-                None => Err(format!("`{}` is not an agent's name", shorten(text))),
-            },
-        }
+        let everyone = (text == EVERYONE).then(|| EVERYONE.to_owned());
+        let agent = || Name::parse_any(&text.replacen("\\@", "@", 1)).ok();
+        let to = everyone
+            .or_else(|| agent().map(|name| name.as_str().to_owned()))
+            .or_else(|| command_line(text));
+        let unknown = || format!("`{}` is not an agent's name", shorten(text));
+        to.map(|to| Self { to, topic: None }).ok_or_else(unknown)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Extraction from texts that are not on a screen, such as the texts in a transcript.
 
-use super::extracted::Extracted;
+use super::extracted::{Extracted, Fault};
 use super::finding::Finding;
 use super::injected_frames::quoted_lines;
 use super::line_scanner::LineScanner;
@@ -38,7 +38,7 @@ impl TextExtractor {
             // far below. So an unclosed message is read again without regard to fences in its body.
             let read_already = &self.rules.bodies_without_fences;
             let unclosed = findings.iter().find(|finding| {
-                finding.is_unclosed() && !read_already.contains(&finding.first_row)
+                finding.has_fault(Fault::Unclosed) && !read_already.contains(&finding.first_row)
             });
             match unclosed {
                 Some(finding) if read_already.len() < BODIES_WITHOUT_FENCES_MAX => {

@@ -1,5 +1,31 @@
 //! The arguments of a CLI, by which it is known whether a conversation begins.
 
+use super::Unarmed;
+use crate::words::Words;
+
+/// Refuses a command line with an option, before `--`, that turns hooks off or with which there is
+/// no conversation.
+pub(crate) fn check_options(
+    arguments: &[String],
+    disabling: Words,
+    is_not_interactive: impl Fn(&str) -> bool,
+) -> Result<(), Unarmed> {
+    for word in arguments.iter().take_while(|word| *word != "--") {
+        if disabling.contains(word) {
+            return Err(Unarmed::Disabled(word.clone()));
+        }
+        if is_not_interactive(word) {
+            return Err(Unarmed::NotInteractive(word.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a command line with this word, which begins no conversation, if there is one.
+pub(crate) fn refuse(word: Option<&str>) -> Result<(), Unarmed> {
+    word.map_or(Ok(()), |word| Err(Unarmed::NotInteractive(word.to_owned())))
+}
+
 /// Whether a word is one or several short options, with this one among them.
 #[must_use]
 pub(crate) fn has_switch(word: &str, switch: char) -> bool {
@@ -12,22 +38,22 @@ pub(crate) fn has_switch(word: &str, switch: char) -> bool {
 /// Returns the first argument that is a subcommand. Those behind `--`, and behind an option that
 /// takes a value, are none.
 #[must_use]
-pub fn subcommand<'a>(
-    arguments: &'a [String],
-    subcommands: &[&str],
-    with_value: &[&str],
-) -> Option<&'a str> {
+pub(crate) fn subcommand(
+    arguments: &[String],
+    subcommands: Words,
+    with_value: Words,
+) -> Option<&str> {
     let mut before = "";
     let mut words = arguments.iter().map(String::as_str).take_while(|word| *word != "--");
     words.find(|word| {
         let option = std::mem::replace(&mut before, *word);
-        subcommands.contains(word) && !with_value.contains(&option)
+        subcommands.contains(word) && !with_value.contains(option)
     })
 }
 
 /// Returns the arguments before `--`, without the words that follow an option which takes any word
 /// as its value, even one that looks like an option.
-pub fn options(
+pub(crate) fn options(
     arguments: &[String],
     takes_any: impl Fn(&str) -> bool,
 ) -> impl Iterator<Item = &str> {
@@ -43,11 +69,11 @@ pub fn options(
 /// Returns the first argument that is neither an option nor a value of one. Options take the next
 /// word as their value, or all words up to the next option, if these lists have them.
 #[must_use]
-pub(crate) fn free_word<'a>(
-    arguments: &'a [String],
-    with_value: &[&str],
-    with_values: &[&str],
-) -> Option<&'a str> {
+pub(crate) fn free_word(
+    arguments: &[String],
+    with_value: Words,
+    with_values: Words,
+) -> Option<&str> {
     let (mut values, mut is_option_over) = (0, false);
     for word in arguments {
         match word.as_str() {
@@ -55,8 +81,8 @@ pub(crate) fn free_word<'a>(
             "--" => is_option_over = true,
             word if word.len() > 1 && word.starts_with('-') => {
                 values = match () {
-                    () if with_values.contains(&word) => usize::MAX,
-                    () if with_value.contains(&word) => 1,
+                    () if with_values.contains(word) => usize::MAX,
+                    () if with_value.contains(word) => 1,
                     () => 0,
                 };
             }

@@ -21,25 +21,17 @@ const FRAMES_MAX: usize = 256;
 #[derive(Deserialize)]
 struct Input<'a> {
     /// The subagent that the event is about. The events of subagents are not the agent's.
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     agent_id: Option<&'a RawValue>,
-    #[serde(default, borrow)]
     session_id: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
     prompt: Option<&'a RawValue>,
-    #[serde(default, borrow)]
     tool_response: Option<&'a RawValue>,
     /// The tool's result as GitHub Copilot CLI names it.
-    #[serde(default, borrow)]
     tool_result: Option<&'a RawValue>,
-    #[serde(default, borrow)]
     tool_name: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
     tool_input: Option<&'a RawValue>,
-    #[serde(default, borrow)]
     transcript_path: Option<&'a RawValue>,
     /// The reason why the conversation begins.
-    #[serde(default, borrow)]
     source: Option<&'a RawValue>,
 }
 

@@ -43,7 +43,15 @@ pub(super) fn is_relays(name: &str, input: Option<&RawValue>) -> bool {
 /// Whether a shell's line runs the relay's command, and else nothing that is work. A line that is
 /// not understood counts as work.
 fn runs_only_ours(line: &str) -> bool {
-    let programs = Script::new(line).programs().unwrap_or_default();
+    let script = Script {
+        rest: line.chars().peekable(),
+        word: String::new(),
+        programs: Vec::new(),
+        has_program: false,
+        awaits_end: false,
+        ends: VecDeque::new(),
+    };
+    let programs = script.programs().unwrap_or_default();
     let names: Vec<_> = programs.iter().map(|program| name_of(program)).collect();
     let is_idle = |name: &String| name == OWN || IDLE.contains(&name.as_str());
     names.iter().any(|name| name == OWN) && names.iter().all(is_idle)
@@ -62,18 +70,7 @@ struct Script<'a> {
     ends: VecDeque<String>,
 }
 
-impl<'a> Script<'a> {
-    fn new(script: &'a str) -> Self {
-        Self {
-            rest: script.chars().peekable(),
-            word: String::new(),
-            programs: Vec::new(),
-            has_program: false,
-            awaits_end: false,
-            ends: VecDeque::new(),
-        }
-    }
-
+impl Script<'_> {
     /// Returns the first word of each command. `None` if a quote stays open, or if a command stands
     /// within another one's word.
     fn programs(mut self) -> Option<Vec<String>> {
@@ -81,8 +78,7 @@ impl<'a> Script<'a> {
         while let Some(character) = self.rest.next() {
             match character {
                 '\\' => self.word.extend(self.rest.next().filter(|next| *next != '\n')),
-                '\'' => self.quoted(character)?,
-                '"' => self.quoted(character)?,
+                '\'' | '"' => self.quoted(character)?,
                 '`' => return None,
                 '$' if self.rest.peek() == Some(&'(') => return None,
                 '#' if before.is_whitespace() => {
@@ -131,8 +127,7 @@ impl<'a> Script<'a> {
             loop {
                 let line: String =
                     std::iter::from_fn(|| self.rest.next_if(|c| *c != '\n')).collect();
-                let is_last = self.rest.next().is_none();
-                if is_last || line.trim() == end {
+                if self.rest.next().is_none() || line.trim() == end {
                     break;
                 }
             }

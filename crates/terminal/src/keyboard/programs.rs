@@ -4,6 +4,7 @@ use super::{
     Program,
     names::{COMMAND_READERS, CONDUITS, LAUNCHERS, SHELLS, SHELLS_BY_WORDS},
 };
+use crate::words::Words;
 
 /// Interpreters, which run a script or, without a script, prompt for input.
 const INTERPRETERS: &[Options] = &[
@@ -80,13 +81,25 @@ impl Kind {
         let name = base(program);
         // Some systems have variants of a program, such as vim.basic and vim.tiny.
         let kind = name.split('.').next().unwrap_or(&name);
-        let listed = |list: &[&str]| list.iter().any(|known| known.eq_ignore_ascii_case(kind));
+        let listed = |list: Words| list.iter().any(|known| known.eq_ignore_ascii_case(kind));
+        let arguments = program.arguments.as_deref().and_then(|arguments| arguments.get(1..));
+        let arguments = arguments.unwrap_or_default();
         if program.is_relay {
             Self::Relay
         } else if listed(SHELLS) {
-            Self::of_shell(&name, program)
+            match operand(&name, arguments) {
+                // If its command line is unknown, it counts as a shell at its prompt.
+                None | Some(Operand::Prompt) => Self::Shell,
+                Some(Operand::Script(script)) => Self::ShellScript(Some(script)),
+                Some(Operand::Module(_) | Operand::Inline) => Self::ShellScript(None),
+            }
         } else if let Some(options) = options_of(&name) {
-            Self::of_interpreter(options, program)
+            match options.operand(arguments) {
+                Operand::Prompt => Self::Interpreter,
+                Operand::Script(script) if LAUNCHERS.contains(&name_of(&script)) => Self::Launcher,
+                Operand::Script(run) | Operand::Module(run) => Self::Script(run),
+                Operand::Inline => Self::Inline,
+            }
         } else if listed(COMMAND_READERS) {
             Self::Interpreter
         } else if listed(CONDUITS) {
@@ -95,30 +108,6 @@ impl Kind {
             Self::Launcher
         } else {
             Self::Other(program.path.clone())
-        }
-    }
-
-    /// Returns the kind of a shell. If its command line is unknown, it counts as a shell at its
-    /// prompt.
-    fn of_shell(name: &str, program: &Program) -> Self {
-        let arguments = program.arguments.as_deref().unwrap_or_default();
-        match operand(name, arguments.get(1..).unwrap_or_default()) {
-            None | Some(Operand::Prompt) => Self::Shell,
-            Some(Operand::Script(script)) => Self::ShellScript(Some(script)),
-            Some(Operand::Module(_) | Operand::Inline) => Self::ShellScript(None),
-        }
-    }
-
-    fn of_interpreter(options: &Options, program: &Program) -> Self {
-        let arguments = program.arguments.as_deref().unwrap_or_default();
-        match options.operand(arguments.get(1..).unwrap_or_default()) {
-            Operand::Prompt => Self::Interpreter,
-            Operand::Script(script) => {
-                let is_launcher = LAUNCHERS.contains(&&*name_of(&script));
-                if is_launcher { Self::Launcher } else { Self::Script(script) }
-            }
-            Operand::Module(module) => Self::Script(module),
-            Operand::Inline => Self::Inline,
         }
     }
 
@@ -157,7 +146,7 @@ pub enum Operand {
 /// Whether a program of this name is surely a shell: no other program has the name.
 #[must_use]
 pub fn is_shell(name: &str) -> bool {
-    SHELLS.contains(&name) && !SHELLS_BY_WORDS.contains(&name)
+    SHELLS.contains(name) && !SHELLS_BY_WORDS.contains(name)
 }
 
 /// Returns what the program runs, if it is a shell or an interpreter.
@@ -174,7 +163,7 @@ pub fn operand(path: &str, arguments: &[String]) -> Option<Operand> {
             let runs = !runs(&["-noexit"]) && runs(&["-command", "-c", "-file", "-f"]);
             Some(if runs { Operand::Inline } else { Operand::Prompt })
         }
-        name if SHELLS.contains(&name) => Some(SHELL_OPTIONS.operand(arguments)),
+        name if SHELLS.contains(name) => Some(SHELL_OPTIONS.operand(arguments)),
         name => options_of(name).map(|options| options.operand(arguments)),
     }
 }
@@ -223,7 +212,7 @@ pub fn is_launcher(program: &Program) -> bool {
 pub fn is_dangerous(name: &str) -> bool {
     let kind = name.split('.').next().unwrap_or(name);
     let lists = [SHELLS, COMMAND_READERS, CONDUITS];
-    options_of(kind).is_some() || lists.iter().any(|list| list.contains(&kind))
+    options_of(kind).is_some() || lists.iter().any(|list| list.contains(kind))
 }
 
 impl Options {

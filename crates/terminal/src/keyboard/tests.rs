@@ -24,7 +24,7 @@ fn member(pid: u32, parent: u32, line: &str) -> Member {
 fn reader_of(members: &[Member], accepts: bool) -> Reader {
     let book = Book::default();
     let recognise = |path: &str| book.recognise(path, "linux");
-    Judge { command: COMMAND, accepts, recognise: &recognise }.reader(members)
+    Judge { command: COMMAND, accepts, recognise: &recognise, members }.reader()
 }
 
 fn alone(line: &str) -> Reader {

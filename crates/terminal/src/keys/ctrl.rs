@@ -19,20 +19,17 @@ pub fn find_ctrl(bytes: &[u8], key: u8) -> Option<usize> {
             ESC => escape_at = at,
             _ => {}
         }
-        match tokenizer.next(byte) {
+        let is_pressed = match tokenizer.next(byte) {
             Some(Token::Csi { parameters, last: b'_' }) => {
                 let pressed = Win32Key::parse(parameters).filter(|key| key.has(Win32Key::CTRL));
-                if pressed.is_some_and(|key| key.character() == Some(control.into())) {
-                    return Some(escape_at);
-                }
+                pressed.is_some_and(|key| key.character == Some(control.into()))
             }
-            Some(Token::Csi { parameters, last }) => {
-                let pressed = CsiKey::parse(parameters, last);
-                if pressed.is_some_and(|pressed| pressed.matches(key.into(), CsiKey::CTRL)) {
-                    return Some(escape_at);
-                }
-            }
-            _ => {}
+            Some(Token::Csi { parameters, last }) => CsiKey::parse(parameters, last)
+                .is_some_and(|pressed| pressed.matches(key.into(), CsiKey::CTRL)),
+            _ => false,
+        };
+        if is_pressed {
+            return Some(escape_at);
         }
     }
     None

@@ -171,7 +171,7 @@ impl KeyDecoder {
     }
 
     fn win32_key(&mut self, now: Moment, key: Win32Key) -> Key {
-        let Some(character) = key.character() else {
+        let Some(character) = key.character else {
             return if key.is_modifier() { Key::NoEffect } else { Key::MayEdit };
         };
         match (key.has(Win32Key::ALT) && !key.has(Win32Key::CTRL), character) {

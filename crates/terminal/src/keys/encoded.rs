@@ -77,7 +77,7 @@ pub(super) fn is_release(parameters: &[u8]) -> bool {
 pub(super) struct Win32Key {
     virtual_key: u32,
     /// The character, if the key types one; U+FFFD for one half of a surrogate pair.
-    character: Option<char>,
+    pub(super) character: Option<char>,
     modifiers: u32,
 }
 
@@ -107,11 +107,6 @@ impl Win32Key {
         let unit = if is_surrogate { u32::from(char::REPLACEMENT_CHARACTER) } else { unit };
         let character = char::from_u32(unit).filter(|&c| c != '\0');
         Some(Self { virtual_key, character, modifiers })
-    }
-
-    /// The character that the key types, if any.
-    pub(super) fn character(self) -> Option<char> {
-        self.character
     }
 
     /// Whether any of these modifiers was down.

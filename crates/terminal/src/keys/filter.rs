@@ -50,10 +50,7 @@ impl KeystrokeFilter {
 
     /// Returns the unfinished sequence if its time is over, which means that it was a key.
     pub fn expired_keys(&mut self, now: Moment) -> Vec<u8> {
-        match self.decoder.expire(now) {
-            Some(_) => std::mem::take(&mut self.unfinished),
-            None => Vec::new(),
-        }
+        self.decoder.expire(now).map(|_| std::mem::take(&mut self.unfinished)).unwrap_or_default()
     }
 }
 
@@ -63,9 +60,10 @@ fn is_answer(report: &[u8]) -> bool {
     match report {
         // The bytes of an old mouse report can be any characters.
         [ESC, b'[', b'M', ..] | [b'[', b'M', ..] => false,
-        [ESC, b'[', .., last] => matches!(last, b'R' | b'c' | b'n' | b't' | b'y' | b'u'),
-        // An answer whose ESC has already passed as the Escape key.
-        [b'[', .., last] => matches!(last, b'R' | b'c' | b'n' | b't' | b'y' | b'u'),
+        // The second one is an answer whose ESC has already passed as the Escape key.
+        [ESC, b'[', .., last] | [b'[', .., last] => {
+            matches!(last, b'R' | b'c' | b'n' | b't' | b'y' | b'u')
+        }
         // A string, with or without its ESC.
         [ESC | b']' | b'P' | b'_' | b'^' | b'X', ..] => true,
         _ => false,

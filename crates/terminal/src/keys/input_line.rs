@@ -5,6 +5,7 @@
 //! are used.
 
 use super::{decoder::KeyDecoder, key::Key};
+use crate::bounded;
 use protocol::Moment;
 use std::collections::VecDeque;
 
@@ -24,14 +25,9 @@ pub(crate) struct InputLine {
     may_be_in_command_mode: bool,
     /// Texts that stood before the cursor while the line was known to be empty.
     empty_looks: VecDeque<String>,
-    unfinished: Option<UnfinishedKey>,
-}
-
-/// An unfinished sequence: a key, or the beginning of a longer sequence or of a terminal's answer.
-#[derive(Debug)]
-struct UnfinishedKey {
-    at: Moment,
-    before: String,
+    /// The time of an unfinished sequence, and the text before the cursor then. The sequence is a key,
+    /// or the beginning of a longer sequence or of a terminal's answer.
+    unfinished: Option<(Moment, String)>,
 }
 
 /// The kinds of keys among the bytes of a call of [`InputLine::press`].
@@ -44,7 +40,7 @@ pub(crate) struct Pressed {
 }
 
 /// A line that was begun.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Draft {
     /// The text before the cursor when the line was begun.
     initial: String,
@@ -81,12 +77,10 @@ impl InputLine {
             pressed.submit |= matches!(key, Key::Submit | Key::LineBreakOrSubmit);
             self.apply(key, before);
         }
-        match (was_unfinished, self.decoder.is_unfinished()) {
-            (_, false) => self.unfinished = None,
-            (false, true) => {
-                self.unfinished = Some(UnfinishedKey { at: now, before: before.to_owned() });
-            }
-            (true, true) => {}
+        if !self.decoder.is_unfinished() {
+            self.unfinished = None;
+        } else if !was_unfinished {
+            self.unfinished = Some((now, before.to_owned()));
         }
         // An ESC at the end counts at once, since it may be the Escape key.
         pressed.any |= !bytes.is_empty() && self.decoder.ends_in_escape();
@@ -97,7 +91,7 @@ impl InputLine {
     /// was pressed.
     pub(crate) fn expire_unfinished(&mut self, now: Moment) -> Option<Moment> {
         let key = self.decoder.expire(now)?;
-        let UnfinishedKey { at, before } = self.unfinished.take()?;
+        let (at, before) = self.unfinished.take()?;
         self.apply(key, &before);
         Some(at)
     }
@@ -154,10 +148,7 @@ impl InputLine {
         if before.trim().is_empty() || self.empty_looks.iter().any(|look| look == before) {
             return;
         }
-        if self.empty_looks.len() == EMPTY_LOOKS_MAX {
-            self.empty_looks.pop_front();
-        }
-        self.empty_looks.push_back(before.to_owned());
+        bounded::push(&mut self.empty_looks, EMPTY_LOOKS_MAX, before.to_owned());
     }
 
     /// Drops a draft of one row, because the program has shown an empty line long after the last
@@ -187,10 +178,8 @@ impl InputLine {
             }
         };
         let new_draft = || Draft {
-            initial: self.unfinished.as_ref().map_or(before, |key| &key.before).to_owned(),
-            before_last_text: String::new(),
-            awaits_echo: false,
-            is_multiline: false,
+            initial: self.unfinished.as_ref().map_or(before, |(_, before)| before).to_owned(),
+            ..Draft::default()
         };
         let draft = self.draft.get_or_insert_with(new_draft);
         if is_text {

@@ -108,6 +108,7 @@ fn evidence_does_not_count_once_the_system_names_a_transcript() {
     ownership.searched(NOW.plus(1), true);
     assert_eq!(ownership.proven(NOW.plus(1)), Some(FIRST));
     ownership.admit(SECOND);
-    assert!(ownership.own_by_system(SECOND));
+    ownership.is_named_by_system = true;
+    assert!(ownership.own(SECOND));
     assert_eq!(ownership.proven(NOW.plus(1)), None);
 }

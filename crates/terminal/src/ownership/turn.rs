@@ -42,28 +42,13 @@ pub(super) struct Turn {
     /// Whether another candidate was a rival of this turn and has another prompt now. If so, the
     /// evidence can no longer decide.
     pub(super) had_rival: bool,
-    last_answer: Answer,
+    /// The letters of the last lines of the last answer; empty if there is no answer, or none that
+    /// could be recognised on the screen.
+    last_answer: Vec<String>,
+    /// The time since which the last answer has been on the screen, after the Enter.
+    answer_shown_at: Option<Moment>,
     /// The letters and digits of all answers.
     answers: String,
-}
-
-/// The last answer of a turn, by the letters of its last lines.
-enum Answer {
-    /// There is no answer, or none that could be recognised on the screen.
-    None,
-    /// An answer that has not been on the screen since the Enter.
-    Recorded(Vec<String>),
-    /// An answer that has been on the screen since this moment.
-    OnScreen(Vec<String>, Moment),
-}
-
-impl Answer {
-    fn lines(&self) -> &[String] {
-        match self {
-            Self::None => &[],
-            Self::Recorded(lines) | Self::OnScreen(lines, _) => lines,
-        }
-    }
 }
 
 impl Turn {
@@ -76,7 +61,8 @@ impl Turn {
             enter,
             is_prompt_on_screen: false,
             had_rival: false,
-            last_answer: Answer::None,
+            last_answer: Vec::new(),
+            answer_shown_at: None,
             answers: String::new(),
         }
     }
@@ -88,7 +74,7 @@ impl Turn {
         if lines.is_empty() {
             return;
         }
-        self.last_answer = Answer::Recorded(lines);
+        (self.last_answer, self.answer_shown_at) = (lines, None);
         self.answered_at = now;
         if self.answers.len() <= ANSWERS_BYTES_MAX {
             self.answers.extend(letters(text));
@@ -98,33 +84,26 @@ impl Turn {
     /// Compares the turn with the letters on the screen. An answer that was already on the screen
     /// when the Enter was typed does not count: it belongs to an earlier turn.
     pub(super) fn compare(&mut self, now: Moment, screen: &str) {
-        let is_shown =
-            |lines: &[String], screen: &str| lines.iter().all(|line| screen.contains(line));
-        self.is_prompt_on_screen |= !is_too_short(&self.prompt) && screen.contains(&self.prompt);
-        if let Answer::Recorded(lines) = &mut self.last_answer
-            && !self.enter.as_ref().is_some_and(|enter| is_shown(lines, &enter.screen))
-            && is_shown(lines, screen)
-        {
-            self.last_answer = Answer::OnScreen(std::mem::take(lines), now);
+        let is_shown = |screen: &str| self.last_answer.iter().all(|line| screen.contains(line));
+        let is_new = self.is_answered()
+            && self.answer_shown_at.is_none()
+            && !self.enter.as_ref().is_some_and(|enter| is_shown(&enter.screen))
+            && is_shown(screen);
+        if is_new {
+            self.answer_shown_at = Some(now);
         }
+        self.is_prompt_on_screen |= !is_too_short(&self.prompt) && screen.contains(&self.prompt);
     }
 
     /// Whether the turn has an answer that can be recognised on the screen.
     pub(super) fn is_answered(&self) -> bool {
-        !matches!(self.last_answer, Answer::None)
+        !self.last_answer.is_empty()
     }
 
     /// Returns the moment since which the last answer has been on the screen, if the prompt has
     /// been on the screen, too.
     pub(super) fn on_screen_since(&self) -> Option<Moment> {
-        self.answer_shown_at().filter(|_| self.is_prompt_on_screen)
-    }
-
-    fn answer_shown_at(&self) -> Option<Moment> {
-        match self.last_answer {
-            Answer::OnScreen(_, since) => Some(since),
-            Answer::None | Answer::Recorded(_) => None,
-        }
+        self.answer_shown_at.filter(|_| self.is_prompt_on_screen)
     }
 
     /// Whether the prompt has been on the screen and may have been submitted by an Enter typed
@@ -137,7 +116,7 @@ impl Turn {
     /// submitted the prompt. In addition, the screen must have shown the prompt or the last answer,
     /// or the prompt must be too short to be recognised.
     pub(super) fn may_be_of_child(&self) -> bool {
-        let is_shown = self.is_prompt_on_screen || self.answer_shown_at().is_some();
+        let is_shown = self.is_prompt_on_screen || self.answer_shown_at.is_some();
         self.enter.is_some() && (is_shown || is_too_short(&self.prompt))
     }
 
@@ -145,8 +124,8 @@ impl Turn {
     /// none contains that answer, and this turn's own last answer is not on the screen.
     pub(super) fn answers_otherwise(&self, other: &Self) -> bool {
         let is_known = !self.answers.is_empty() && self.answers.len() <= ANSWERS_BYTES_MAX;
-        let has_answer = other.last_answer.lines().iter().all(|line| self.answers.contains(line));
-        is_known && !has_answer && self.answer_shown_at().is_none()
+        let has_answer = other.last_answer.iter().all(|line| self.answers.contains(line));
+        is_known && !has_answer && self.answer_shown_at.is_none()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Cleanup: the bytes that turn off, on a terminal, all modes that a program left on.
 
+use std::collections::VecDeque;
+
 use alacritty_terminal::term::TermMode;
 use alacritty_terminal::term::cell::Cell;
 use alacritty_terminal::vte::ansi::{CharsetIndex, KeyboardModes, StandardCharset};
@@ -27,7 +29,7 @@ impl Screen {
         let plain = Cell::default();
         let has_attributes =
             (template.fg, template.bg, template.flags) != (plain.fg, plain.bg, plain.flags);
-        let pop = |pushed: &[KeyboardModes]| format!("\x1b[<{}u", pushed.len());
+        let pop = |pushed: &VecDeque<KeyboardModes>| format!("\x1b[<{}u", pushed.len());
         let is_alternate = mode.contains(TermMode::ALT_SCREEN);
         let origin_off = match is_alternate {
             true => ORIGIN_OFF.to_owned(),

@@ -1,6 +1,7 @@
 //! The painter: it carries out the parser's operations on the grid, and reports events to the
 //! observer.
 
+use std::collections::VecDeque;
 use std::io::Write;
 
 use alacritty_terminal::event::VoidListener;
@@ -16,6 +17,7 @@ use unicode_width::UnicodeWidthChar;
 
 use super::observer::{Discontinuity, ScreenObserver};
 use super::rows::{Row, VisibleRows, read_row};
+use crate::bounded;
 
 /// The number of rows after which the history is emptied. Each row is reported at once, so this
 /// number has no other effect.
@@ -89,9 +91,9 @@ pub(super) struct PainterState {
 #[derive(Clone, Default)]
 pub(super) struct KeyboardState {
     /// The modes on the stack of the primary screen.
-    pub(super) primary: Vec<KeyboardModes>,
+    pub(super) primary: VecDeque<KeyboardModes>,
     /// The modes on the stack of the alternate screen.
-    pub(super) alternate: Vec<KeyboardModes>,
+    pub(super) alternate: VecDeque<KeyboardModes>,
     /// Whether keys with modifiers are sent as control sequences (modifyOtherKeys).
     pub(super) other_keys: bool,
 }
@@ -145,6 +147,31 @@ impl<O: ScreenObserver> Painter<'_, O> {
         self.report_history();
     }
 
+    fn switch_private_mode(&mut self, mode: PrivateMode, is_on: bool) {
+        match mode {
+            PrivateMode::Named(NamedPrivateMode::SwapScreenAndSetRestoreCursor)
+            | PrivateMode::Unknown(47 | 1047) => match is_on {
+                true => self.show_alternate(),
+                false => self.show_primary(),
+            },
+            PrivateMode::Named(NamedPrivateMode::SyncUpdate) => match is_on {
+                true => self.state.synchronizing = true,
+                false => self.end_update(),
+            },
+            PrivateMode::Unknown(REPORT_COLORS) => self.state.reports_colors = is_on,
+            PrivateMode::Unknown(REPORT_SIZE) => self.state.reports_size = is_on,
+            PrivateMode::Unknown(CLUSTERS) => self.state.counts_code_points = !is_on,
+            PrivateMode::Named(NamedPrivateMode::AlternateScroll) => {
+                self.state.alternate_scroll = Some(is_on);
+            }
+            PrivateMode::Unknown(WIN32_INPUT) => self.state.win32_input = is_on,
+            PrivateMode::Named(_) | PrivateMode::Unknown(_) => match is_on {
+                true => self.term.set_private_mode(mode),
+                false => self.term.unset_private_mode(mode),
+            },
+        }
+    }
+
     /// Reports that the alternate screen may be repainted, if it is shown with the cursor in the
     /// first row, where repaints begin.
     fn alternate_may_be_repainted(&mut self) {
@@ -178,7 +205,7 @@ impl<O: ScreenObserver> Painter<'_, O> {
     }
 
     /// Returns the keyboard modes on the stack of the screen that is shown.
-    fn keyboard_modes(&mut self) -> &mut Vec<KeyboardModes> {
+    fn keyboard_modes(&mut self) -> &mut VecDeque<KeyboardModes> {
         match self.term.mode().contains(TermMode::ALT_SCREEN) {
             true => &mut self.state.keyboard.alternate,
             false => &mut self.state.keyboard.primary,
@@ -213,10 +240,7 @@ impl<O: ScreenObserver> Painter<'_, O> {
 impl<O: ScreenObserver> Handler for Painter<'_, O> {
     #[inline]
     fn input(&mut self, c: char) {
-        if self.exceeds_marks(c) {
-            return;
-        }
-        if self.joins(c) {
+        if self.exceeds_marks(c) || self.joins(c) {
             return;
         }
         self.term.input(c);
@@ -322,35 +346,11 @@ impl<O: ScreenObserver> Handler for Painter<'_, O> {
     }
 
     fn set_private_mode(&mut self, mode: PrivateMode) {
-        match mode {
-            PrivateMode::Named(NamedPrivateMode::SwapScreenAndSetRestoreCursor)
-            | PrivateMode::Unknown(47 | 1047) => self.show_alternate(),
-            PrivateMode::Named(NamedPrivateMode::SyncUpdate) => self.state.synchronizing = true,
-            PrivateMode::Unknown(REPORT_COLORS) => self.state.reports_colors = true,
-            PrivateMode::Unknown(REPORT_SIZE) => self.state.reports_size = true,
-            PrivateMode::Unknown(CLUSTERS) => self.state.counts_code_points = false,
-            PrivateMode::Named(NamedPrivateMode::AlternateScroll) => {
-                self.state.alternate_scroll = Some(true);
-            }
-            PrivateMode::Unknown(WIN32_INPUT) => self.state.win32_input = true,
-            PrivateMode::Named(_) | PrivateMode::Unknown(_) => self.term.set_private_mode(mode),
-        }
+        self.switch_private_mode(mode, true);
     }
 
     fn unset_private_mode(&mut self, mode: PrivateMode) {
-        match mode {
-            PrivateMode::Named(NamedPrivateMode::SwapScreenAndSetRestoreCursor)
-            | PrivateMode::Unknown(47 | 1047) => self.show_primary(),
-            PrivateMode::Named(NamedPrivateMode::SyncUpdate) => self.end_update(),
-            PrivateMode::Unknown(REPORT_COLORS) => self.state.reports_colors = false,
-            PrivateMode::Unknown(REPORT_SIZE) => self.state.reports_size = false,
-            PrivateMode::Unknown(CLUSTERS) => self.state.counts_code_points = true,
-            PrivateMode::Named(NamedPrivateMode::AlternateScroll) => {
-                self.state.alternate_scroll = Some(false);
-            }
-            PrivateMode::Unknown(WIN32_INPUT) => self.state.win32_input = false,
-            PrivateMode::Named(_) | PrivateMode::Unknown(_) => self.term.unset_private_mode(mode),
-        }
+        self.switch_private_mode(mode, false);
     }
 
     fn identify_terminal(&mut self, intermediate: Option<char>) {
@@ -379,17 +379,13 @@ impl<O: ScreenObserver> Handler for Painter<'_, O> {
     }
 
     fn push_keyboard_mode(&mut self, mode: KeyboardModes) {
-        let modes = self.keyboard_modes();
-        if modes.len() == KEYBOARD_MODES_MAX {
-            modes.remove(0);
-        }
-        modes.push(mode);
+        bounded::push(self.keyboard_modes(), KEYBOARD_MODES_MAX, mode);
     }
 
     fn set_keyboard_mode(&mut self, mode: KeyboardModes, how: KeyboardModesApplyBehavior) {
         let modes = self.keyboard_modes();
-        let before = modes.pop().unwrap_or(KeyboardModes::NO_MODE);
-        modes.push(match how {
+        let before = modes.pop_back().unwrap_or(KeyboardModes::NO_MODE);
+        modes.push_back(match how {
             KeyboardModesApplyBehavior::Replace => mode,
             KeyboardModesApplyBehavior::Union => before | mode,
             KeyboardModesApplyBehavior::Difference => before & !mode,
@@ -490,10 +486,6 @@ impl<O: ScreenObserver> Handler for Painter<'_, O> {
 
     fn clear_tabs(&mut self, mode: TabulationClearMode) {
         self.term.clear_tabs(mode);
-    }
-
-    fn set_tabs(&mut self, interval: u16) {
-        self.term.set_tabs(interval);
     }
 
     #[inline]

@@ -49,39 +49,33 @@ impl CharacterBuffer {
         while self.length > 0 {
             let Some((&next, rest)) = bytes.split_first() else { return };
             self.bytes[self.length] = next;
-            match std::str::from_utf8(&self.bytes[..=self.length]) {
+            let unfinished = std::mem::take(&mut self.length);
+            match std::str::from_utf8(&self.bytes[..=unfinished]) {
                 Ok(character) => parse(character.as_bytes()),
-                Err(error) if error.error_len().is_none() => {
-                    self.length += 1;
-                    bytes = rest;
-                    continue;
-                }
+                Err(error) if error.error_len().is_none() => self.length = unfinished + 1,
                 Err(_) => {
                     parse("\u{fffd}".as_bytes());
-                    self.length = 0;
                     continue;
                 }
             }
-            self.length = 0;
             bytes = rest;
         }
-        let (whole, cut) = bytes.split_at(bytes.len() - Self::unfinished_bytes(bytes));
+        let (whole, cut) = bytes.split_at(bytes.len() - unfinished_bytes(bytes));
         self.bytes[..cut.len()].copy_from_slice(cut);
         self.length = cut.len();
         parse(whole);
     }
+}
 
-    /// Returns the number of bytes at the end that are the beginning of an unfinished character.
-    fn unfinished_bytes(bytes: &[u8]) -> usize {
-        let begins = |length: &usize| bytes[bytes.len() - length] >= 0xc0;
-        (1..=bytes.len().min(3))
-            .find(begins)
-            .filter(|&length| {
-                std::str::from_utf8(&bytes[bytes.len() - length..])
-                    .is_err_and(|error| error.error_len().is_none())
-            })
-            .unwrap_or(0)
-    }
+/// Returns the number of bytes at the end that are the beginning of an unfinished character.
+pub(super) fn unfinished_bytes(bytes: &[u8]) -> usize {
+    let begins = |length: &usize| bytes[bytes.len() - length] >= 0xc0;
+    let last = (1..=bytes.len().min(3)).find(begins);
+    let is_unfinished = |length: &usize| {
+        let character = std::str::from_utf8(&bytes[bytes.len() - length..]);
+        character.is_err_and(|error| error.error_len().is_none())
+    };
+    last.filter(is_unfinished).unwrap_or(0)
 }
 
 /// A filter that shortens OSC strings and the numbers in control sequences. Numbers of private

@@ -27,12 +27,13 @@ pub struct VisibleRows<'a>(pub(super) &'a Term<VoidListener>);
 impl VisibleRows<'_> {
     /// Copies all visible rows.
     pub fn to_vec(&self) -> Vec<Row> {
+        (0..self.count()).map(|index| self.row(index)).collect()
+    }
+
+    pub(super) fn row(&self, index: usize) -> Row {
         let mut row = Row::default();
-        let read = |index| {
-            self.read(index, &mut row);
-            row.clone()
-        };
-        (0..self.count()).map(read).collect()
+        self.read(index, &mut row);
+        row
     }
 
     /// The number of visible rows.

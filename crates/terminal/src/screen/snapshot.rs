@@ -124,7 +124,8 @@ impl Snapshot {
                 self.text.push(' ');
             } else {
                 self.cell(cell);
-                is_doubtful = has_doubtful_width(cell);
+                // Terminals disagree on the columns of an emoji, and of a cell with marks.
+                is_doubtful = may_be_emoji(cell.c) || cell.zerowidth().is_some();
             }
         }
     }
@@ -150,18 +151,15 @@ impl Snapshot {
     /// Puts the cursor in its position, with its attributes and character sets.
     fn put_cursor(&mut self, screen: &Screen, row: usize, columns: usize) {
         let cursor = &screen.term.grid().cursor;
-        let (line, column) = (cursor.point.line, cursor.point.column.0);
+        let (cells, column) = (&screen.term.grid()[cursor.point.line], cursor.point.column.0);
         self.add(&format!("\x1b[{};{}H", row + 1, column.min(columns - 1) + 1));
         if cursor.input_needs_wrap && column + 1 == screen.size().0.min(columns) {
             // The program's next character wraps. To get the same state here, the row's last
             // character is painted once more.
-            let is_wide = |column| {
-                let cell = &screen.term.grid()[line][Column(column)];
-                cell.flags.contains(Flags::WIDE_CHAR_SPACER)
-            };
-            let last = if is_wide(column) { column - 1 } else { column };
+            let is_wide = cells[Column(column)].flags.contains(Flags::WIDE_CHAR_SPACER);
+            let last = if is_wide { column - 1 } else { column };
             self.add(&format!("\x1b[{};{}H", row + 1, last + 1));
-            self.cell(&screen.term.grid()[line][Column(last)]);
+            self.cell(&cells[Column(last)]);
         }
         self.set_style(&cursor.template);
         for (index, lines) in [
@@ -194,11 +192,6 @@ impl Snapshot {
     }
 }
 
-/// Whether terminals disagree on the columns of a cell: it may be an emoji, or it has marks.
-fn has_doubtful_width(cell: &Cell) -> bool {
-    may_be_emoji(cell.c) || cell.zerowidth().is_some()
-}
-
 /// Appends a colour's code. `black` is the code of black, from which the other codes are counted.
 fn push_colour(style: &mut String, colour: Color, black: u8) {
     let written = match colour {
@@ -209,13 +202,10 @@ fn push_colour(style: &mut String, colour: Color, black: u8) {
             index @ 8..16 => write!(style, ";{}", usize::from(black) + 60 + index - 8),
             // The dim colours are written as plain ones. The faint attribute, which is set
             // separately, dims them.
-            index
-                if (NamedColor::DimBlack as usize..=NamedColor::DimWhite as usize)
-                    .contains(&index) =>
-            {
-                write!(style, ";{}", usize::from(black) + index - NamedColor::DimBlack as usize)
-            }
-            _ => Ok(()),
+            index => match index.checked_sub(NamedColor::DimBlack as usize) {
+                Some(dim @ 0..8) => write!(style, ";{}", usize::from(black) + dim),
+                _ => Ok(()),
+            },
         },
     };
     written.expect("writing to a String cannot fail");

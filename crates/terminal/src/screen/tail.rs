@@ -3,6 +3,7 @@
 //! If a snapshot of the screen is sent in the middle of the output, these bytes must be sent again
 //! after it. Otherwise a terminal would take the rest of the sequence for text.
 
+use super::parser_input::unfinished_bytes;
 use crate::escape::{ESC, Tokenizer};
 
 /// The most bytes of an unfinished sequence that are kept. Longer sequences are images, or contents
@@ -29,7 +30,11 @@ impl Tail {
         let mut rest = &bytes[last_escape.unwrap_or(0)..];
         while let Some((&byte, after)) = rest.split_first() {
             if self.tokenizer.is_in_text() && byte != ESC {
-                return self.end_in_text(rest);
+                // A character has at most four bytes, so an unfinished character has at most three.
+                self.unfinished.extend_from_slice(&rest[rest.len().saturating_sub(4)..]);
+                let whole = self.unfinished.len() - unfinished_bytes(&self.unfinished);
+                self.unfinished.drain(..whole);
+                return;
             }
             rest = after;
             self.tokenizer.next(byte);
@@ -45,18 +50,6 @@ impl Tail {
     #[must_use]
     pub fn unfinished(&self) -> Option<&[u8]> {
         (self.unfinished.len() <= SEQUENCE_BYTES_MAX).then_some(&self.unfinished)
-    }
-
-    fn end_in_text(&mut self, text: &[u8]) {
-        // A character has at most four bytes, so an unfinished character has at most three.
-        self.unfinished.extend_from_slice(&text[text.len().saturating_sub(4)..]);
-        let begins = |&at: &usize| self.unfinished[at] >= 0xc0;
-        let last = (self.unfinished.len().saturating_sub(3)..self.unfinished.len()).rfind(begins);
-        let cut = last.filter(|&at| {
-            std::str::from_utf8(&self.unfinished[at..])
-                .is_err_and(|error| error.error_len().is_none())
-        });
-        self.unfinished.drain(..cut.unwrap_or(self.unfinished.len()));
     }
 }
 

@@ -13,32 +13,27 @@ const BYTES_MAX: usize = 4 << 20;
 /// The deferred records of one transcript.
 #[derive(Default)]
 pub(super) struct Deferred {
-    records: VecDeque<DeferredRecord>,
+    /// The records. The second part says whether the record's turn may be the child's even if
+    /// another agent led the conversation before.
+    records: VecDeque<(Record, bool)>,
     bytes: usize,
-}
-
-struct DeferredRecord {
-    record: Record,
-    /// Whether the record's turn may be the child's even if another agent led the conversation
-    /// before.
-    may_be_own: bool,
 }
 
 impl Deferred {
     pub(super) fn push(&mut self, record: Record, may_be_own: bool) {
         self.bytes += record.text().len();
-        self.records.push_back(DeferredRecord { record, may_be_own });
+        self.records.push_back((record, may_be_own));
         while self.records.len() > RECORDS_MAX || self.bytes > BYTES_MAX {
-            let Some(oldest) = self.records.pop_front() else { return };
-            self.bytes -= oldest.record.text().len();
+            let Some((oldest, _)) = self.records.pop_front() else { return };
+            self.bytes -= oldest.text().len();
         }
     }
 
     /// Marks the records of the last turn as another agent's.
     pub(super) fn disown_last_turn(&mut self) {
-        for deferred in self.records.iter_mut().rev() {
-            deferred.may_be_own = false;
-            if matches!(deferred.record, Record::Prompt(_)) {
+        for (record, may_be_own) in self.records.iter_mut().rev() {
+            *may_be_own = false;
+            if matches!(record, Record::Prompt(_)) {
                 return;
             }
         }
@@ -46,13 +41,13 @@ impl Deferred {
 
     /// Returns all deferred records.
     pub(super) fn all(self) -> Vec<Record> {
-        self.records.into_iter().map(|deferred| deferred.record).collect()
+        self.records.into_iter().map(|(record, _)| record).collect()
     }
 
     /// Returns the deferred records, without the records of turns that are another agent's.
     pub(super) fn own(self) -> Vec<Record> {
-        let own = self.records.into_iter().filter(|deferred| deferred.may_be_own);
-        own.map(|deferred| deferred.record).collect()
+        let own = self.records.into_iter().filter(|(_, may_be_own)| *may_be_own);
+        own.map(|(record, _)| record).collect()
     }
 }
 

@@ -65,7 +65,7 @@ pub struct Home {
 pub enum Location {
     /// By a file that the CLI writes for each of its processes, which names the process's session.
     /// The transcripts themselves do not tell the process.
-    ByProcess(ProcessFile),
+    ByProcess,
     /// By first lines: all growing transcripts are read, and the first line of each tells which
     /// agent leads the conversation.
     ByFirstLine {
@@ -79,15 +79,7 @@ pub enum Location {
     },
 }
 
-/// A file that a CLI writes for each of its processes.
-pub struct ProcessFile {
-    /// Returns the file's path below the home, for a process id.
-    pub path: fn(u32) -> String,
-    /// Reads the file's bytes.
-    pub session: fn(&[u8]) -> Option<ProcessSession>,
-}
-
-/// The session that a process leads.
+/// The session that a process leads, as Claude Code writes it into a file of each process.
 pub struct ProcessSession {
     /// The file name of the session's transcript.
     pub file_name: String,
@@ -96,10 +88,16 @@ pub struct ProcessSession {
 }
 
 impl ProcessSession {
-    /// Reads a process file with the id of the session, which is also the transcript's name, and
-    /// the start of the process, as Claude Code writes it.
+    /// Returns the file's path below the home, for a process id.
     #[must_use]
-    pub(crate) fn of_id_and_start(file: &[u8]) -> Option<Self> {
+    pub fn path(pid: u32) -> String {
+        format!("sessions/{pid}.json")
+    }
+
+    /// Reads the file, which has the id of the session, which is also the transcript's name, and
+    /// the start of the process.
+    #[must_use]
+    pub fn read(file: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Process {
@@ -109,11 +107,8 @@ impl ProcessSession {
         let Process { session_id, started_at } = serde_json::from_slice(file).ok()?;
         // The id becomes a part of a path, so it must not contain a separator.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        let file_name = || format!("{session_id}.jsonl");
-        session_id
-            .chars()
-            .all(is_plain)
-            .then(|| Self { file_name: file_name(), started_ms: started_at })
+        let file_name = format!("{session_id}.jsonl");
+        session_id.chars().all(is_plain).then_some(Self { file_name, started_ms: started_at })
     }
 }
 

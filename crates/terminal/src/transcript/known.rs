@@ -27,15 +27,9 @@ pub(super) struct KnownParts {
 /// Parts that are forgotten together.
 #[derive(Debug, Default)]
 struct Generation {
-    parts: HashMap<u64, Text>,
+    /// By the hash of what identifies a part, the length and the hash of its text.
+    parts: HashMap<u64, (usize, u64)>,
     newest: String,
-}
-
-/// A text that was read.
-#[derive(Clone, Copy, Debug)]
-struct Text {
-    bytes: usize,
-    hash: u64,
 }
 
 impl KnownParts {
@@ -71,24 +65,24 @@ impl KnownParts {
             Some(id) => self.hash((id, kind, place)),
             None => self.hash((timestamp, kind, place, text)),
         };
-        let read = Text { bytes: text.len(), hash: self.hash(text) };
-        let Some(known) = self.find(key) else {
+        let read = (text.len(), self.hash(text));
+        let Some((bytes, hash)) = self.find(key) else {
             self.remember(key, read, timestamp);
             return Some(record);
         };
-        let begins_so = text.get(..known.bytes).is_some_and(|begin| self.hash(begin) == known.hash);
-        if known.bytes == text.len() || !begins_so {
+        let begins_so = text.get(..bytes).is_some_and(|begin| self.hash(begin) == hash);
+        if bytes == text.len() || !begins_so {
             return None;
         }
         self.remember(key, read, timestamp);
-        Some(record.without_first(known.bytes))
+        Some(record.without_first(bytes))
     }
 
-    fn find(&self, key: u64) -> Option<Text> {
+    fn find(&self, key: u64) -> Option<(usize, u64)> {
         self.new.parts.get(&key).or_else(|| self.old.parts.get(&key)).copied()
     }
 
-    fn remember(&mut self, key: u64, text: Text, timestamp: &str) {
+    fn remember(&mut self, key: u64, text: (usize, u64), timestamp: &str) {
         if self.new.parts.len() == PARTS_MAX {
             let forgotten = mem::replace(&mut self.old, mem::take(&mut self.new));
             self.forgotten = mem::take(&mut self.forgotten).max(forgotten.newest);

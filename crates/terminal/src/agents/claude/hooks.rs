@@ -1,7 +1,10 @@
 //! Claude Code's hooks. They stand in a settings file of this run (`--settings`), into which the
 //! settings of the user's own `--settings` are merged.
 
-use crate::hooks::{Armed, Arming, Begins, Hooks, Printed, Unarmed, has_switch};
+use crate::{
+    hooks::{Armed, Arming, Begins, Hooks, Printed, Unarmed, check_options, has_switch, refuse},
+    words::Words,
+};
 use protocol::hook::Point;
 use serde_json::{Map, Value, json};
 
@@ -43,31 +46,11 @@ const SETTINGS: &str = "--settings";
 const FILE: &str = "settings.json";
 
 /// The subcommands, which are no conversations.
-const SUBCOMMANDS: &[&str] = &[
-    "agents",
-    "attach",
-    "auth",
-    "auto-mode",
-    "config",
-    "doctor",
-    "gateway",
-    "install",
-    "kill",
-    "logs",
-    "mcp",
-    "migrate-installer",
-    "plugin",
-    "plugins",
-    "project",
-    "remote-control",
-    "respawn",
-    "rm",
-    "server",
-    "setup-token",
-    "ultrareview",
-    "update",
-    "upgrade",
-];
+const SUBCOMMANDS: Words = Words(
+    "agents attach auth auto-mode config doctor gateway install kill logs mcp migrate-installer \
+     plugin plugins project remote-control respawn rm server setup-token ultrareview update \
+     upgrade",
+);
 
 fn user_settings(arguments: &[String]) -> Option<&str> {
     split(arguments).0
@@ -78,17 +61,13 @@ fn split(arguments: &[String]) -> (Option<&str>, Vec<String>) {
     let (mut settings, mut rest) = (None, Vec::new());
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
-        if word == SETTINGS {
-            settings = words.next().map(String::as_str).or(settings);
-        } else if let Some(value) =
-            word.strip_prefix(SETTINGS).and_then(|rest| rest.strip_prefix('='))
-        {
-            settings = Some(value);
-        } else {
-            rest.push(word.clone());
-            if word == "--" {
-                rest.extend(words.by_ref().cloned());
-            }
+        match word.strip_prefix(SETTINGS) {
+            Some("") => settings = words.next().map(String::as_str).or(settings),
+            Some(value) if value.starts_with('=') => settings = Some(&value[1..]),
+            _ => rest.push(word.clone()),
+        }
+        if word == "--" {
+            rest.extend(words.by_ref().cloned());
         }
     }
     (settings, rest)
@@ -96,27 +75,12 @@ fn split(arguments: &[String]) -> (Option<&str>, Vec<String>) {
 
 fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     let (_, mut arguments) = split(arming.arguments);
-    let options = arguments.iter().take_while(|word| *word != "--");
-    for word in options {
-        match word.as_str() {
-            "--print" => return Err(Unarmed::NotInteractive(word.clone())),
-            "--bare" | "--safe-mode" => return Err(Unarmed::Disabled(word.clone())),
-            word if has_switch(word, 'p') => {
-                return Err(Unarmed::NotInteractive(word.to_owned()));
-            }
-            _ => {}
-        }
-    }
-    if let Some(word) = arguments.first().filter(|word| SUBCOMMANDS.contains(&word.as_str())) {
-        return Err(Unarmed::NotInteractive(word.clone()));
-    }
-    let mut settings = match arming.user_settings {
-        None => Map::new(),
-        Some(text) => match serde_json::from_str(text) {
-            Ok(Value::Object(settings)) => settings,
-            _ => return Err(Unarmed::Settings),
-        },
-    };
+    let prints = |word: &str| word == "--print" || has_switch(word, 'p');
+    check_options(&arguments, Words("--bare --safe-mode"), prints)?;
+    let first = arguments.first().map(String::as_str);
+    refuse(first.filter(|word| SUBCOMMANDS.contains(word)))?;
+    let mut settings = serde_json::from_str(arming.user_settings.unwrap_or("{}"))
+        .map_err(|_| Unarmed::Settings)?;
     add_hooks(&mut settings, arming)?;
     let path = arming.directory.join(FILE).into_os_string();
     let path = path.into_string().map_err(|_| Unarmed::NotText)?;

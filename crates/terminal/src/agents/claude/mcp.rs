@@ -2,17 +2,15 @@
 //! Claude Code adds the servers of each `--mcp-config` to those of its settings.
 
 use crate::{
-    handover::{Handover, McpServer, SERVER},
+    handover::{McpServer, SERVER},
     hooks::{Armed, Unarmed},
 };
 use serde_json::json;
 use std::path::Path;
 
-pub(super) const MCP: Handover = Handover { works_on_windows: true, give };
-
 const FILE: &str = "mcp.json";
 
-fn give(server: &McpServer<'_>, armed: &mut Armed) -> Result<(), Unarmed> {
+pub(super) fn give(server: &McpServer<'_>, armed: &mut Armed) -> Result<(), Unarmed> {
     let (program, arguments) = server.command.split_first().expect("a command has a program");
     let server_entry = json!({"type": "stdio", "command": program, "args": arguments, "env": server.json_variables()});
     armed.files.push((FILE, json!({"mcpServers": {SERVER: server_entry}}).to_string()));

@@ -11,7 +11,8 @@ pub(super) const AGENT: Agent = Agent {
     recipe: include_str!("recipe.toml"),
     transcript: Some(&transcript::FORMAT),
     hooks: Some(&hooks::HOOKS),
-    mcp: Some(&mcp::MCP),
+    mcp: Some(mcp::give),
+    is_tried_on_windows: true,
     command_variable: Some("CLAUDECODE"),
     instruction_file: Some("CLAUDE.md"),
 };

@@ -1,6 +1,6 @@
 //! Claude Code's transcripts, from 2.0 on: `projects/<directory>/<session>.jsonl`.
 
-use crate::transcript::{Format, Home, Location, ProcessFile, ProcessSession, Record, Row, texts};
+use crate::transcript::{Format, Home, Location, Record, Row, texts};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -10,10 +10,7 @@ pub(super) static FORMAT: Format = Format {
     home: Home { folder: ".claude", variable: "CLAUDE_CONFIG_DIR", variable_names_parent: false },
     folders: "projects/*",
     path_of_session: None,
-    location: Location::ByProcess(ProcessFile {
-        path: |pid| format!("sessions/{pid}.json"),
-        session: ProcessSession::of_id_and_start,
-    }),
+    location: Location::ByProcess,
     row,
     #[cfg(any(test, feature = "testing"))]
     turn: include_str!("turn.jsonl"),
@@ -24,9 +21,8 @@ pub(super) static FORMAT: Format = Format {
 struct Line<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     uuid: Option<Cow<'a, str>>,
-    #[serde(default)]
     subtype: Option<&'a str>,
     /// Whether a subagent wrote the line.
     #[serde(default)]
@@ -39,12 +35,9 @@ struct Line<'a> {
     #[serde(default)]
     is_compact_summary: bool,
     /// Present if the line is copied from the conversation that this conversation was forked from.
-    #[serde(default)]
     forked_from: Option<&'a RawValue>,
     /// The id of the message that the person interrupted, in a line that records the interruption.
-    #[serde(default)]
     interrupted_message_id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     message: Option<Message<'a>>,
 }
 

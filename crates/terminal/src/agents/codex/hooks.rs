@@ -1,7 +1,10 @@
 //! Codex's hooks. They are given as `-c hooks.EVENT=…`, each with the hash by which Codex trusts
 //! exactly this command.
 
-use crate::hooks::{Armed, Arming, Begins, Hooks, Printed, Unarmed, shell_line, subcommand};
+use crate::{
+    hooks::{Armed, Arming, Begins, Hooks, Printed, Unarmed, refuse, shell_line, subcommand},
+    words::Words,
+};
 use protocol::{hook::Point, secret::hash_text};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -28,65 +31,20 @@ pub(super) const HOOKS: Hooks = Hooks {
 const TIMEOUT_S: u64 = 600;
 
 /// Subcommands that are no conversations in this terminal.
-const SUBCOMMANDS: &[&str] = &[
-    "a",
-    "app",
-    "app-server",
-    "apply",
-    "archive",
-    "cloud",
-    "completion",
-    "daemon",
-    "debug",
-    "doctor",
-    "e",
-    "exec",
-    "exec-server",
-    "features",
-    "help",
-    "login",
-    "logout",
-    "mcp",
-    "mcp-server",
-    "plugin",
-    "queue",
-    "remote-control",
-    "review",
-    "sandbox",
-    "unarchive",
-    "update",
-];
+const SUBCOMMANDS: Words = Words(
+    "a app app-server apply archive cloud completion daemon debug doctor e exec exec-server \
+     features help login logout mcp mcp-server plugin queue remote-control review sandbox \
+     unarchive update",
+);
 
 /// Options that take a value as their next argument.
-const WITH_VALUE: &[&str] = &[
-    "--add-dir",
-    "--ask-for-approval",
-    "--cd",
-    "--config",
-    "--disable",
-    "--enable",
-    "--image",
-    "--local-provider",
-    "--model",
-    "--profile",
-    "--remote",
-    "--sandbox",
-    "-C",
-    "-a",
-    "-c",
-    "-i",
-    "-m",
-    "-p",
-    "-s",
-];
+const WITH_VALUE: Words = Words(
+    "--add-dir --ask-for-approval --cd --config --disable --enable --image --local-provider \
+     --model --profile --remote --sandbox -C -a -c -i -m -p -s",
+);
 
 fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
-    if arming.is_windows {
-        return Err(Unarmed::System);
-    }
-    if let Some(word) = subcommand(arming.arguments, SUBCOMMANDS, WITH_VALUE) {
-        return Err(Unarmed::NotInteractive(word.to_owned()));
-    }
+    refuse(subcommand(arming.arguments, SUBCOMMANDS, WITH_VALUE))?;
     let (mut hooks, rest) = take_hooks(arming.arguments).ok_or(Unarmed::OwnHooks)?;
     let mut state = table(hooks.remove("state")).ok_or(Unarmed::OwnHooks)?;
     for (event, _) in HOOKS.events {

@@ -2,14 +2,12 @@
 //! variables of its own environment.
 
 use crate::{
-    handover::{Handover, McpServer, SERVER, TOOL_TIMEOUT_S},
+    handover::{McpServer, SERVER, TOOL_TIMEOUT_S},
     hooks::{Armed, Unarmed},
 };
 use toml::Value;
 
-pub(super) const MCP: Handover = Handover { works_on_windows: false, give };
-
-fn give(server: &McpServer<'_>, armed: &mut Armed) -> Result<(), Unarmed> {
+pub(super) fn give(server: &McpServer<'_>, armed: &mut Armed) -> Result<(), Unarmed> {
     let (program, arguments) = server.command.split_first().expect("a command has a program");
     let arguments: Vec<_> = arguments.iter().map(|word| text(word)).collect();
     let variables: Vec<_> =

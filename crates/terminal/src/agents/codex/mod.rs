@@ -11,7 +11,8 @@ pub(super) const AGENT: Agent = Agent {
     recipe: include_str!("recipe.toml"),
     transcript: Some(&transcript::FORMAT),
     hooks: Some(&hooks::HOOKS),
-    mcp: Some(&mcp::MCP),
+    mcp: Some(mcp::give),
+    is_tried_on_windows: false,
     command_variable: Some("CODEX_THREAD_ID"),
     instruction_file: Some("AGENTS.md"),
 };

@@ -26,20 +26,15 @@ struct Line<'a> {
 
 #[derive(Deserialize)]
 struct Payload<'a> {
-    #[serde(rename = "type", default)]
+    #[serde(rename = "type")]
     kind: Option<&'a str>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     id: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     turn_id: Option<Cow<'a, str>>,
-    #[serde(default)]
     role: Option<&'a str>,
-    #[serde(borrow, default)]
     content: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     item: Option<Item<'a>>,
     /// The prompt, in transcripts of older versions.
-    #[serde(default)]
     message: Option<String>,
 }
 
@@ -47,34 +42,32 @@ struct Payload<'a> {
 struct Item<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     id: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     content: Option<&'a RawValue>,
 }
 
 fn row(line: &str) -> Option<Row<'_>> {
     let Line { kind, payload } = serde_json::from_str(line).ok()?;
-    Some(match (kind, payload.kind, payload.role, payload.item) {
+    let (id, records) = match (kind, payload.kind, payload.role, payload.item) {
         ("response_item", Some("message"), Some("assistant"), _) => {
             let texts = payload.content.map(texts).unwrap_or_default();
-            Row { id: payload.id, records: texts.into_iter().map(Record::Reply).collect() }
+            (payload.id, texts.into_iter().map(Record::Reply).collect())
         }
         ("event_msg", Some("item_completed"), _, Some(item)) if item.kind == "UserMessage" => {
             let texts = item.content.map(texts).unwrap_or_default();
-            Row { id: item.id, records: vec![Record::Prompt(texts.concat())] }
+            (item.id, vec![Record::Prompt(texts.concat())])
         }
         ("event_msg", Some("user_message"), ..) => {
-            Row { id: None, records: payload.message.map(Record::Prompt).into_iter().collect() }
+            (None, payload.message.map(Record::Prompt).into_iter().collect())
         }
-        ("event_msg", Some("task_started"), ..) => {
-            Row { id: payload.turn_id, records: vec![Record::TurnBegan] }
-        }
+        ("event_msg", Some("task_started"), ..) => (payload.turn_id, vec![Record::TurnBegan]),
         ("event_msg", Some("task_complete" | "turn_aborted"), ..) => {
-            Row { id: payload.turn_id, records: vec![Record::TurnOver] }
+            (payload.turn_id, vec![Record::TurnOver])
         }
         _ => return None,
-    })
+    };
+    Some(Row { id, records })
 }
 
 /// Reads the first line of a transcript: the working directory, and the source of the conversation.
@@ -88,37 +81,27 @@ fn leader(line: &str, _directory: &Path) -> Leader {
     }
     #[derive(Deserialize)]
     struct Meta<'a> {
+        /// Missing in transcripts of older versions, which have no subagents.
         #[serde(borrow)]
-        source: &'a RawValue,
+        source: Option<&'a RawValue>,
+        cwd: Option<&'a RawValue>,
     }
     #[derive(Deserialize)]
     struct Source<'a> {
-        #[serde(borrow, default)]
+        #[serde(borrow)]
         subagent: Option<&'a RawValue>,
         /// Present for a task of Codex itself, such as a consolidation of its memory.
-        #[serde(borrow, default)]
         internal: Option<&'a RawValue>,
     }
-    // Transcripts of older versions do not name the source. Those versions have no subagents.
-    let source = serde_json::from_str::<Head<'_>>(line).ok().map(|head| head.payload.source);
+    let Ok(Head { payload: Meta { source, cwd } }) = serde_json::from_str(line) else {
+        return Leader::Elsewhere;
+    };
     let source = source.and_then(|source| serde_json::from_str::<Source<'_>>(source.get()).ok());
-    match source.is_some_and(|source| source.subagent.or(source.internal).is_some()) {
-        true => Leader::Subagent,
-        false => directory(line).map_or(Leader::Elsewhere, |path| Leader::In(path.into())),
+    if source.is_some_and(|source| source.subagent.or(source.internal).is_some()) {
+        return Leader::Subagent;
     }
-}
-
-/// Returns the working directory that the first line of a transcript names.
-fn directory(line: &str) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Head {
-        payload: Meta,
-    }
-    #[derive(Deserialize)]
-    struct Meta {
-        cwd: String,
-    }
-    serde_json::from_str::<Head>(line).ok().map(|head| head.payload.cwd)
+    let cwd = cwd.and_then(|cwd| serde_json::from_str(cwd.get()).ok());
+    cwd.map_or(Leader::Elsewhere, Leader::In)
 }
 
 #[cfg(test)]

@@ -1,8 +1,12 @@
 //! GitHub Copilot CLI's hooks. They are a plugin of this run (`--plugin-dir`), beside the user's
 //! own plugins and hooks.
 
-use crate::hooks::{
-    Armed, Arming, Begins, Hooks, Printed, Unarmed, free_word, has_switch, options, shell_line,
+use crate::{
+    hooks::{
+        Armed, Arming, Begins, Hooks, Printed, Unarmed, free_word, has_switch, options, refuse,
+        shell_line,
+    },
+    words::Words,
 };
 use protocol::hook::Point;
 use serde_json::{Map, Value, json};
@@ -32,73 +36,31 @@ pub(super) const HOOKS: Hooks = Hooks {
 const NOTIFICATIONS: [&str; 2] = ["permission_prompt", "elicitation_dialog"];
 
 /// Options that take a value as their next argument.
-const WITH_VALUE: &[&str] = &[
-    "--add-dir",
-    "--add-github-mcp-tool",
-    "--add-github-mcp-toolset",
-    "--additional-mcp-config",
-    "--agent",
-    "--attachment",
-    "--auto-tier",
-    "--bash-env",
-    "--config-dir",
-    "--connect",
-    "--context",
-    "--disable-mcp-server",
-    "--dynamic-retrieval",
-    "--enable-mcp-server",
-    "--extension-sdk-path",
-    "--interactive",
-    "--log-dir",
-    "--log-level",
-    "--max-ai-credits",
-    "--max-autopilot-continues",
-    "--mcp-github-auth",
-    "--mode",
-    "--model",
-    "--mouse",
-    "--name",
-    "--output-format",
-    "--plugin-dir",
-    "--reasoning-effort",
-    "--resume",
-    "--session-id",
-    "--share",
-    "--stream",
-    "--usage-output-file",
-    "-C",
-    "-i",
-    "-n",
-    "-r",
-];
+const WITH_VALUE: Words = Words(
+    "--add-dir --add-github-mcp-tool --add-github-mcp-toolset --additional-mcp-config --agent \
+     --attachment --auto-tier --bash-env --config-dir --connect --context --disable-mcp-server \
+     --dynamic-retrieval --enable-mcp-server --extension-sdk-path --interactive --log-dir \
+     --log-level --max-ai-credits --max-autopilot-continues --mcp-github-auth --mode --model \
+     --mouse --name --output-format --plugin-dir --reasoning-effort --resume --session-id --share \
+     --stream --usage-output-file -C -i -n -r",
+);
 
 /// The options of [`WITH_VALUE`] whose value may be missing, so that another option may follow.
-const WITH_OPTIONAL_VALUE: &[&str] =
-    &["--bash-env", "--connect", "--mouse", "--resume", "--share", "-r"];
+const WITH_OPTIONAL_VALUE: Words = Words("--bash-env --connect --mouse --resume --share -r");
 
 /// Options that take all words up to the next option as their values.
-const WITH_VALUES: &[&str] = &[
-    "--allow-tool",
-    "--allow-url",
-    "--available-tools",
-    "--deny-tool",
-    "--deny-url",
-    "--excluded-tools",
-    "--secret-env-vars",
-];
+const WITH_VALUES: Words = Words(
+    "--allow-tool --allow-url --available-tools --deny-tool --deny-url --excluded-tools \
+     --secret-env-vars",
+);
 
 fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
-    if arming.is_windows {
-        return Err(Unarmed::System);
-    }
     let takes_any =
-        |option: &str| WITH_VALUE.contains(&option) && !WITH_OPTIONAL_VALUE.contains(&option);
+        |option: &str| WITH_VALUE.contains(option) && !WITH_OPTIONAL_VALUE.contains(option);
     let not_interactive =
         options(arming.arguments, takes_any).find(|word| is_not_interactive(word));
     let subcommand = free_word(arming.arguments, WITH_VALUE, WITH_VALUES);
-    if let Some(word) = not_interactive.or(subcommand) {
-        return Err(Unarmed::NotInteractive(word.to_owned()));
-    }
+    refuse(not_interactive.or(subcommand))?;
     let directory = arming.directory.to_str().ok_or(Unarmed::NotText)?;
     let plugin = ["--plugin-dir", directory].map(str::to_owned);
     let manifest = json!({"name": "agent-relay-run", "version": "1.0.0", "hooks": "hooks.json"});

@@ -3,17 +3,15 @@
 //! settings.
 
 use crate::{
-    handover::{Handover, McpServer, SERVER, TOOL_TIMEOUT_S},
+    handover::{McpServer, SERVER, TOOL_TIMEOUT_S},
     hooks::{Armed, Unarmed},
 };
 use serde_json::json;
 use std::path::Path;
 
-pub(super) const MCP: Handover = Handover { works_on_windows: false, give };
-
 const FILE: &str = "mcp.json";
 
-fn give(server: &McpServer<'_>, armed: &mut Armed) -> Result<(), Unarmed> {
+pub(super) fn give(server: &McpServer<'_>, armed: &mut Armed) -> Result<(), Unarmed> {
     let (program, arguments) = server.command.split_first().expect("a command has a program");
     let entry = json!({
         "type": "local", "command": program, "args": arguments, "env": server.json_variables(),

@@ -21,20 +21,18 @@ pub(super) static FORMAT: Format = Format {
 struct Line<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     id: Option<Cow<'a, str>>,
     /// The subagent that the line is about.
-    #[serde(borrow, default)]
     agent_id: Option<&'a RawValue>,
     data: Data<'a>,
 }
 
 #[derive(Deserialize)]
 struct Data<'a> {
-    #[serde(default)]
     content: Option<String>,
     /// The author of a prompt that is not the person, such as a skill.
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     source: Option<&'a RawValue>,
 }
 

@@ -1,7 +1,10 @@
 //! Gemini CLI's hooks. It cannot be given any for one run, so its user installs them as an
 //! extension. A run only sets the variable by which they find the wrapper.
 
-use crate::hooks::{Armed, Arming, Extension, Hooks, Printed, Unarmed};
+use crate::{
+    hooks::{Armed, Arming, Extension, Hooks, Printed, Unarmed, check_options, refuse, shell_line},
+    words::Words,
+};
 use protocol::hook::Point;
 use serde_json::{Map, Value, json};
 
@@ -30,31 +33,17 @@ const MANIFEST: &str = "gemini-extension.json";
 const TIMEOUT_MS: u64 = 2000;
 
 /// The subcommands, and the options with which there is no conversation in this terminal.
-const SUBCOMMANDS: &[&str] =
-    &["extension", "extensions", "gemma", "hook", "hooks", "mcp", "skill", "skills"];
-const NOT_INTERACTIVE: &[&str] = &[
-    "--acp",
-    "--delete-session",
-    "--experimental-acp",
-    "--list-extensions",
-    "--list-sessions",
-    "--prompt",
-    "-l",
-    "-p",
-];
+const SUBCOMMANDS: Words = Words("extension extensions gemma hook hooks mcp skill skills");
+const NOT_INTERACTIVE: Words = Words(
+    "--acp --delete-session --experimental-acp --list-extensions --list-sessions --prompt -l -p",
+);
 
 fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
-    if arming.is_windows {
-        return Err(Unarmed::System);
-    }
-    let options = arming.arguments.iter().take_while(|word| *word != "--");
-    let is_no_conversation = |(at, word): &(usize, &String)| {
-        let option = word.split_once('=').map_or(&***word, |(option, _)| option);
-        NOT_INTERACTIVE.contains(&option) || *at == 0 && SUBCOMMANDS.contains(&word.as_str())
-    };
-    if let Some((_, word)) = options.enumerate().find(is_no_conversation) {
-        return Err(Unarmed::NotInteractive(word.clone()));
-    }
+    let first = arming.arguments.first().map(String::as_str);
+    refuse(first.filter(|word| SUBCOMMANDS.contains(word)))?;
+    check_options(arming.arguments, Words(""), |word| {
+        NOT_INTERACTIVE.contains(word.split_once('=').map_or(word, |(option, _)| option))
+    })?;
     // An agent's command may have started this Gemini CLI, whose hooks would take it for another
     // command of that agent.
     let not_nested = (super::COMMAND_VARIABLE, String::new());
@@ -67,21 +56,16 @@ fn files(command: &[String]) -> Vec<(&'static str, String)> {
         "name": Extension::NAME, "version": env!("CARGO_PKG_VERSION"),
         "description": "Tells the agents of Agent Relay of their messages while they work",
     });
-    let hooks: Map<_, _> = HOOKS
-        .events
-        .iter()
-        .map(|(event, _)| ((*event).to_owned(), group(command, event)))
-        .collect();
+    let of_event = |(event, _): &(&str, Point)| ((*event).to_owned(), group(command, event));
+    let hooks: Map<_, _> = HOOKS.events.iter().map(of_event).collect();
     let pretty = |value: Value| format!("{value:#}\n");
     vec![(MANIFEST, pretty(manifest)), ("hooks/hooks.json", pretty(json!({ "hooks": hooks })))]
 }
 
 /// Returns the hooks of an event. A program that was removed is no error.
 fn group(command: &[String], event: &str) -> Value {
-    let quoted = |word: &String| format!("'{}'", word.replace('\'', r"'\''"));
-    let program = quoted(&command[0]);
-    let words = command.iter().map(quoted).collect::<Vec<_>>().join(" ");
-    let command = format!("[ ! -x {program} ] || {words} {event}");
+    let (program, line) = (shell_line(&command[..1]), shell_line(command));
+    let command = format!("[ ! -x {program} ] || {line} {event}");
     let hook = json!({
         "type": "command", "name": Extension::NAME, "command": command, "timeout": TIMEOUT_MS,
     });

@@ -13,6 +13,7 @@ pub(super) const AGENT: Agent = Agent {
     transcript: Some(&transcript::FORMAT),
     hooks: Some(&hooks::HOOKS),
     mcp: None,
+    is_tried_on_windows: false,
     command_variable: Some(COMMAND_VARIABLE),
     instruction_file: Some("GEMINI.md"),
 };

@@ -45,10 +45,7 @@ impl Configuration {
     /// Returns the value of the variable.
     pub(super) fn value(&self) -> Result<String, Unarmed> {
         let value = serde_json::to_string(self).expect("texts are JSON");
-        if value.len() > VALUE_BYTES_MAX {
-            return Err(Unarmed::Configuration);
-        }
-        Ok(value)
+        Some(value).filter(|value| value.len() <= VALUE_BYTES_MAX).ok_or(Unarmed::Configuration)
     }
 }
 
@@ -68,15 +65,9 @@ impl<'de> Deserialize<'de> for Configuration {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: de::MapAccess<'de>>(
-                self,
-                mut map: A,
-            ) -> Result<Configuration, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Configuration(members))
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let members = std::iter::from_fn(|| map.next_entry().transpose());
+                members.collect::<Result<_, _>>().map(Configuration)
             }
         }
         deserializer.deserialize_map(Visitor)

@@ -2,7 +2,10 @@
 //! opencode reads from a variable, into which the user's own value is merged.
 
 use super::configuration::{Configuration, VARIABLE};
-use crate::hooks::{Armed, Arming, Hooks, Printed, Unarmed, subcommand};
+use crate::{
+    hooks::{Armed, Arming, Hooks, Printed, Unarmed, check_options, refuse, subcommand},
+    words::Words,
+};
 use protocol::hook::Point;
 use serde_json::{
     Map, Value,
@@ -38,59 +41,20 @@ const FILE: &str = "plugin.js";
 const PLUGIN: &str = include_str!("plugin.js");
 
 /// The subcommands, which are no conversations in this terminal.
-const SUBCOMMANDS: &[&str] = &[
-    "acp",
-    "agent",
-    "attach",
-    "auth",
-    "completion",
-    "db",
-    "debug",
-    "export",
-    "github",
-    "import",
-    "mcp",
-    "models",
-    "plug",
-    "plugin",
-    "pr",
-    "providers",
-    "run",
-    "serve",
-    "session",
-    "stats",
-    "uninstall",
-    "upgrade",
-    "web",
-];
+const SUBCOMMANDS: Words = Words(
+    "acp agent attach auth completion db debug export github import mcp models plug plugin pr \
+     providers run serve session stats uninstall upgrade web",
+);
 
 /// Options that take a value as their next argument.
-const WITH_VALUE: &[&str] = &[
-    "--agent",
-    "--cors",
-    "--hostname",
-    "--log-level",
-    "--mdns-domain",
-    "--model",
-    "--port",
-    "--prompt",
-    "--replay-limit",
-    "--session",
-    "-m",
-    "-s",
-];
+const WITH_VALUE: Words = Words(
+    "--agent --cors --hostname --log-level --mdns-domain --model --port --prompt --replay-limit \
+     --session -m -s",
+);
 
 fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
-    if arming.is_windows {
-        return Err(Unarmed::System);
-    }
-    let mut words = arming.arguments.iter().take_while(|word| *word != "--");
-    if let Some(word) = words.find(|word| *word == "--pure") {
-        return Err(Unarmed::Disabled(word.clone()));
-    }
-    if let Some(word) = subcommand(arming.arguments, SUBCOMMANDS, WITH_VALUE) {
-        return Err(Unarmed::NotInteractive(word.to_owned()));
-    }
+    check_options(arming.arguments, Words("--pure"), |_| false)?;
+    refuse(subcommand(arming.arguments, SUBCOMMANDS, WITH_VALUE))?;
     let value = with_plugin((arming.env)(VARIABLE).as_deref(), arming.directory)?;
     let commands = HOOKS.events.iter().map(|(event, _)| {
         let command = (arming.command)(event);
@@ -117,16 +81,12 @@ fn with_plugin(user: Option<&str>, directory: &Path) -> Result<String, Unarmed> 
 
 /// Returns the URL of a path, which has slashes.
 fn file_url(path: &str) -> String {
-    let mut url = "file://".to_owned();
-    for &byte in path.as_bytes() {
-        match byte {
-            b'/' | b'-' | b'_' | b'.' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => {
-                url.push(byte.into());
-            }
-            _ => url.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    url
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
+    let encoded = path.bytes().map(|byte| match is_plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    });
+    format!("file://{}", encoded.collect::<String>())
 }
 
 #[cfg(test)]

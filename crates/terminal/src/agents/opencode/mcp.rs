@@ -3,17 +3,15 @@
 
 use super::configuration::{Configuration, VARIABLE};
 use crate::{
-    handover::{Handover, McpServer, SERVER, TOOL_TIMEOUT_S},
+    handover::{McpServer, SERVER, TOOL_TIMEOUT_S},
     hooks::{Armed, Unarmed},
 };
 use serde_json::json;
 
-pub(super) const MCP: Handover = Handover { works_on_windows: false, give };
-
 /// The member of the configuration with the servers.
 const SERVERS: &str = "mcp";
 
-fn give(server: &McpServer<'_>, armed: &mut Armed) -> Result<(), Unarmed> {
+pub(super) fn give(server: &McpServer<'_>, armed: &mut Armed) -> Result<(), Unarmed> {
     let entry = json!({
         "type": "local", "command": server.command, "environment": server.json_variables(),
         "timeout": TOOL_TIMEOUT_S * 1000,

@@ -4,7 +4,13 @@
 //! No message wakes Qwen Code through `--input-file`: in shell mode, such a text runs as a command.
 
 use super::defaults;
-use crate::hooks::{Armed, Arming, Hooks, Printed, Unarmed, free_word, has_switch, shell_line};
+use crate::{
+    hooks::{
+        Armed, Arming, Hooks, Printed, Unarmed, check_options, free_word, has_switch, refuse,
+        shell_line,
+    },
+    words::Words,
+};
 use protocol::hook::Point;
 use serde_json::{Map, Value, json};
 
@@ -38,62 +44,33 @@ const QUESTION: &str = "Question";
 pub(super) const COMMAND_VARIABLE: &str = "QWEN_CODE";
 
 /// Options that take one value, and options that take all words up to the next option.
-const WITH_VALUE: &[&str] = &[
-    "--append-system-prompt",
-    "--approval-mode",
-    "--auth-type",
-    "--channel",
-    "--input-file",
-    "--json-fd",
-    "--json-file",
-    "--max-session-turns",
-    "--max-subagent-depth",
-    "--max-tool-calls",
-    "--max-wall-time",
-    "--mcp-config",
-    "--model",
-    "--openai-api-key",
-    "--openai-base-url",
-    "--openai-logging-dir",
-    "--output-format",
-    "--output-style",
-    "--prompt-interactive",
-    "--proxy",
-    "--resume",
-    "--sandbox-image",
-    "--session-id",
-    "--system-prompt",
-    "--telemetry-otlp-endpoint",
-    "--telemetry-otlp-protocol",
-    "--telemetry-outfile",
-    "--telemetry-target",
-    "--worktree",
-    "-i",
-    "-m",
-    "-o",
-    "-r",
-];
-const WITH_VALUES: &[&str] = &[
-    "--add-dir",
-    "--allowed-mcp-server-names",
-    "--allowed-tools",
-    "--core-tools",
-    "--disabled-slash-commands",
-    "--exclude-tools",
-    "--extensions",
-    "--fallback-model",
-    "--include-directories",
-    "-e",
-];
+const WITH_VALUE: Words = Words(
+    "--append-system-prompt --approval-mode --auth-type --channel --input-file --json-fd \
+     --json-file --max-session-turns --max-subagent-depth --max-tool-calls --max-wall-time \
+     --mcp-config --model --openai-api-key --openai-base-url --openai-logging-dir --output-format \
+     --output-style --prompt-interactive --proxy --resume --sandbox-image --session-id \
+     --system-prompt --telemetry-otlp-endpoint --telemetry-otlp-protocol --telemetry-outfile \
+     --telemetry-target --worktree -i -m -o -r",
+);
+const WITH_VALUES: Words = Words(
+    "--add-dir --allowed-mcp-server-names --allowed-tools --core-tools --disabled-slash-commands \
+     --exclude-tools --extensions --fallback-model --include-directories -e",
+);
 
 fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
-    if arming.is_windows {
-        return Err(Unarmed::System);
-    }
-    check(arming.arguments)?;
+    check_options(arming.arguments, Words("--bare --safe-mode"), |word| {
+        matches!(word, "--acp" | "--prompt")
+            || word.starts_with("--prompt=")
+            || has_switch(word, 'p')
+    })?;
+    // A free word is a subcommand, or a prompt, after whose answer Qwen Code ends.
+    refuse(free_word(arming.arguments, WITH_VALUE, WITH_VALUES))?;
     let mut settings = defaults::of_user(arming.env, arming.read)?;
     add_hooks(&mut settings, arming)?;
-    leave_out_suggestions(&mut settings)?;
+    // Unless the settings turn them on, Qwen Code suggests no prompts in its empty composer after a
+    // turn: they look like typed text.
+    let ui = defaults::object(&mut settings, "ui")?;
+    ui.entry("enableFollowupSuggestions").or_insert(false.into());
     let directory = arming.directory.to_str().ok_or(Unarmed::NotText)?;
     let mut armed = Armed { arguments: arming.arguments.to_vec(), ..Armed::default() };
     defaults::put(&settings, directory, &mut armed);
@@ -119,33 +96,6 @@ fn add_hooks(settings: &mut Map<String, Value>, arming: &Arming<'_>) -> Result<(
         groups.as_array_mut().ok_or(Unarmed::Defaults)?.push(group);
     }
     Ok(())
-}
-
-/// Turns off, unless the settings turn them on, the prompts that Qwen Code suggests in its empty
-/// composer after a turn: they look like typed text.
-fn leave_out_suggestions(settings: &mut Map<String, Value>) -> Result<(), Unarmed> {
-    let ui = defaults::object(settings, "ui")?;
-    ui.entry("enableFollowupSuggestions").or_insert(false.into());
-    Ok(())
-}
-
-/// Checks that the arguments begin a conversation that runs hooks. A free word is a subcommand, or
-/// a prompt, after whose answer Qwen Code ends.
-fn check(arguments: &[String]) -> Result<(), Unarmed> {
-    for word in arguments.iter().take_while(|word| *word != "--") {
-        match word.as_str() {
-            "--bare" | "--safe-mode" => return Err(Unarmed::Disabled(word.clone())),
-            "--acp" | "--prompt" => return Err(Unarmed::NotInteractive(word.clone())),
-            option if option.starts_with("--prompt=") || has_switch(option, 'p') => {
-                return Err(Unarmed::NotInteractive(word.clone()));
-            }
-            _ => {}
-        }
-    }
-    match free_word(arguments, WITH_VALUE, WITH_VALUES) {
-        Some(word) => Err(Unarmed::NotInteractive(word.to_owned())),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -3,14 +3,12 @@
 
 use super::defaults;
 use crate::{
-    handover::{Handover, McpServer, SERVER, TOOL_TIMEOUT_S},
+    handover::{McpServer, SERVER, TOOL_TIMEOUT_S},
     hooks::{Armed, Unarmed},
 };
 use serde_json::json;
 
-pub(super) const MCP: Handover = Handover { works_on_windows: false, give };
-
-fn give(server: &McpServer<'_>, armed: &mut Armed) -> Result<(), Unarmed> {
+pub(super) fn give(server: &McpServer<'_>, armed: &mut Armed) -> Result<(), Unarmed> {
     let mut settings = match defaults::take(armed) {
         Some(settings) => settings?,
         None => defaults::of_user(server.env, server.read)?,

@@ -12,7 +12,8 @@ pub(super) const AGENT: Agent = Agent {
     recipe: include_str!("recipe.toml"),
     transcript: Some(&transcript::FORMAT),
     hooks: Some(&hooks::HOOKS),
-    mcp: Some(&mcp::MCP),
+    mcp: Some(mcp::give),
+    is_tried_on_windows: false,
     command_variable: Some(hooks::COMMAND_VARIABLE),
     instruction_file: Some("AGENTS.md"),
 };

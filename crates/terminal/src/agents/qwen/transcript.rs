@@ -2,7 +2,7 @@
 
 use crate::{
     foreign_json::elements,
-    transcript::{Format, Home, Location, ProcessFile, ProcessSession, Record, Row},
+    transcript::{Format, Home, Location, Record, Row},
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -13,10 +13,7 @@ pub(super) static FORMAT: Format = Format {
     home: Home { folder: ".qwen", variable: "QWEN_HOME", variable_names_parent: false },
     folders: "projects/*/chats",
     path_of_session: None,
-    location: Location::ByProcess(ProcessFile {
-        path: |pid| format!("sessions/{pid}.json"),
-        session: ProcessSession::of_id_and_start,
-    }),
+    location: Location::ByProcess,
     row,
     #[cfg(any(test, feature = "testing"))]
     turn: include_str!("turn.jsonl"),
@@ -26,7 +23,7 @@ pub(super) static FORMAT: Format = Format {
 struct Line<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     uuid: Option<Cow<'a, str>>,
     #[serde(borrow)]
     message: Message<'a>,
