@@ -28,6 +28,8 @@ pub(super) enum StoreError {
     TooSlow(Duration),
     /// A schema that is newer than this program.
     Newer { found: u32, known: u32 },
+    /// No room on the disk to take an older file over, which needs about so many bytes.
+    NoRoom(u64),
 }
 
 impl StoreError {
@@ -35,7 +37,7 @@ impl StoreError {
     pub(super) fn is_damage(&self) -> bool {
         match self {
             Self::Damaged(_) => true,
-            Self::Io(_) | Self::TooSlow(_) | Self::Newer { .. } => false,
+            Self::Io(_) | Self::TooSlow(_) | Self::Newer { .. } | Self::NoRoom(_) => false,
             Self::Sql(error) => match error {
                 // A table or a column differs from the schema.
                 SqlError::SqlInputError { .. }
@@ -57,10 +59,17 @@ impl StoreError {
         error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted)
     }
 
+    /// Whether the disk is full.
+    pub(super) fn is_full(&self) -> bool {
+        let Self::Sql(error) = self else { return false };
+        error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+    }
+
     /// The remedy for a person.
     pub(super) fn advice(&self) -> &'static str {
         match self {
             Self::Newer { .. } => "run that version, or move the file away",
+            Self::NoRoom(_) => "free some disk space; the file is as it was",
             Self::Damaged(_) => "move the file away",
             Self::TooSlow(_) => "ask again when the machine is less busy, or check the disk",
             Self::Io(_) => "check that the directory exists and belongs to you",
@@ -100,6 +109,12 @@ impl fmt::Display for StoreError {
             Self::TooSlow(max) => {
                 write!(f, "a small part of the query took longer than {} s", max.as_secs())
             }
+            Self::NoRoom(bytes) => write!(
+                f,
+                "the disk has no room for the new file that takes over this older one, which needs \
+                 about {} MiB",
+                bytes >> 20
+            ),
             Self::Newer { found, known } => write!(
                 f,
                 "it was written by a newer version of Agent Relay (schema {found}, this one knows \

@@ -53,7 +53,10 @@ pub(super) fn take_over(
     if let Err(error) = write_draft(&Older { connection: &old, found }, &draft, progressed) {
         // That error says more than one of the removal.
         drop(fs::remove_file(&draft));
-        return Err(error);
+        return Err(match error.is_full() {
+            true => StoreError::NoRoom(fs::metadata(path)?.len()),
+            false => error,
+        });
     }
     // The last checkpoint empties the log, so that the file has everything.
     file::close(old)?;

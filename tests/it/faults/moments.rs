@@ -186,6 +186,42 @@ fn version_left(home: &Path, kill: &str) -> u32 {
     }
 }
 
+/// Fills the store with messages, and turns it into one of version 2. Returns what was accepted.
+fn fill_older_store(sandbox: &mut Sandbox) -> BTreeSet<String> {
+    sandbox.start();
+    let accepted = send(&mut join(sandbox), "", MESSAGES as usize, 1_000);
+    stop(sandbox);
+    let old = rusqlite::Connection::open(sandbox.home().join("relay.db")).unwrap();
+    old.execute_batch(include_str!("../../../crates/store/data/back_to_5.sql")).unwrap();
+    old.execute_batch(include_str!("../../../crates/store/data/back_to_4.sql")).unwrap();
+    old.execute_batch(include_str!("../../../crates/store/data/back_to_3.sql")).unwrap();
+    old.execute_batch(include_str!("../../../crates/store/data/back_to_2.sql")).unwrap();
+    old.close().unwrap();
+    accepted
+}
+
+#[test]
+fn takeover_on_a_full_disk_leaves_the_older_store() {
+    if !has_strace() {
+        return;
+    }
+    let mut sandbox = known();
+    let accepted = fill_older_store(&mut sandbox);
+    let store = sandbox.home().join("relay.db");
+    let before = fs::read(&store).unwrap();
+    let full = injected(&sandbox, "pwrite64:error=ENOSPC", &[DRAFT]);
+    let Err(printed) = Daemon::try_start(traced(&sandbox, full)) else {
+        panic!("the daemon started")
+    };
+    let last = printed.lines().last().unwrap_or_default();
+    for words in ["no room for the new file", "free some disk space; the file is as it was"] {
+        assert!(last.contains(words), "{printed}");
+    }
+    assert!(fs::read(&store).unwrap() == before);
+    assert!(files_of(&sandbox.home(), "relay.db.").is_empty());
+    check_received(&mut sandbox, &accepted, 1_000);
+}
+
 /// A daemon that takes over a store of version 2 is killed at calls on the files of both.
 #[test]
 fn daemon_killed_during_a_takeover_leaves_the_old_or_the_new_version() {
@@ -195,16 +231,8 @@ fn daemon_killed_during_a_takeover_leaves_the_old_or_the_new_version() {
         return;
     }
     let mut sandbox = known();
-    sandbox.start();
-    let accepted = send(&mut join(&sandbox), "", MESSAGES as usize, 1_000);
-    stop(&mut sandbox);
+    let accepted = fill_older_store(&mut sandbox);
     let (home, saved) = (sandbox.home(), sandbox.directory().join("saved"));
-    let old = rusqlite::Connection::open(home.join("relay.db")).unwrap();
-    old.execute_batch(include_str!("../../../crates/store/data/back_to_5.sql")).unwrap();
-    old.execute_batch(include_str!("../../../crates/store/data/back_to_4.sql")).unwrap();
-    old.execute_batch(include_str!("../../../crates/store/data/back_to_3.sql")).unwrap();
-    old.execute_batch(include_str!("../../../crates/store/data/back_to_2.sql")).unwrap();
-    old.close().unwrap();
     fs::copy(home.join("relay.db"), &saved).unwrap();
     let files = [&STORE[..], &[KEPT, DRAFT, COMPLETE]].concat();
     let take_over = |sandbox: &Sandbox, inject: &str| {
