@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use unicode_width::UnicodeWidthChar;
 
 /// The parts of a text that a program would expand.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "Vec<Expansion>")]
 pub struct Expansions {
     pub(super) words: Vec<Expansion>,
     /// The endings of file names that the program attaches as pictures.
@@ -56,6 +57,12 @@ impl<'de> Deserialize<'de> for Expansion {
                 "{text:?} needs one backslash, in or beside the text that is expanded: write '\\@'"
             ))
         })
+    }
+}
+
+impl From<Vec<Expansion>> for Expansions {
+    fn from(words: Vec<Expansion>) -> Self {
+        Self { words, pictures: Vec::new() }
     }
 }
 
