@@ -105,6 +105,10 @@ pub(super) struct Injector {
     history: History,
     /// The time of the next attempt at an action that becomes possible without any input.
     retry_at: Option<Moment>,
+    /// The actions that follow from the current input so far.
+    pub(super) out: Vec<Output>,
+    /// The frames that were typed, or handed over, since the listener has remembered the last ones.
+    pub(super) typed: Vec<TypedFrame>,
 }
 
 impl Injector {
@@ -132,6 +136,8 @@ impl Injector {
             kept_keys: KeptKeys::default(),
             history: History::default(),
             retry_at: None,
+            out: Vec::new(),
+            typed: Vec::new(),
         }
     }
 
@@ -299,20 +305,20 @@ impl Injector {
     }
 
     /// Handles a delivery, which may be a redelivery of a known message.
-    pub(super) fn deliver(&mut self, message: IncomingMessage, out: &mut Vec<Output>) {
+    pub(super) fn deliver(&mut self, message: IncomingMessage) {
         if self.history.was_typed(&message.id) {
-            out.push(Output::Report(message.id.clone(), Progress::Injected));
-            out.push(Output::Acknowledge(message.id));
+            self.out.push(Output::Report(message.id.clone(), Progress::Injected));
+            self.out.push(Output::Acknowledge(message.id));
         } else if self.on_its_way().is_some_and(|current| current.id == message.id) {
-            self.repeat_delay(out);
+            self.repeat_delay();
         } else if self.hooks.leases.contains(&message.id) {
             // A record of it may still come.
         } else if self.queue.contains(&message.id) {
             self.queue.forget_report(&message.id);
         } else if self.loop_guard.contains(&message.id) {
-            out.push(Output::Report(message.id, Progress::Waiting(Obstacle::Looping)));
+            self.out.push(Output::Report(message.id, Progress::Waiting(Obstacle::Looping)));
         } else {
-            self.receive(message, out);
+            self.receive(message);
         }
     }
 
@@ -341,14 +347,14 @@ impl Injector {
     }
 
     /// Returns to the daemon all messages that were not submitted, after the child has ended.
-    pub(super) fn end(&mut self, out: &mut Vec<Output>) {
+    pub(super) fn end(&mut self) {
         self.delivering = Delivering::default();
         let current = self.text.take().and_then(|mut text| text.take_message());
         let leased = self.hooks.leases.end_all().into_iter().map(|lease| lease.message);
         let looping = self.loop_guard.take_all();
         let rest = std::iter::from_fn(|| self.queue.pop()).chain(looping);
         let all = current.into_iter().chain(leased).chain(rest);
-        out.extend(all.map(|message| Output::Return(message.id, RETURN_MS)));
+        self.out.extend(all.map(|message| Output::Return(message.id, RETURN_MS)));
     }
 
     /// Reads the screen, and remembers what later looks at it depend on.
@@ -395,9 +401,9 @@ impl Injector {
     }
 
     /// Writes bytes to the child's terminal.
-    pub(super) fn write(&mut self, bytes: Vec<u8>, out: &mut Vec<Output>) {
+    pub(super) fn write(&mut self, bytes: Vec<u8>) {
         self.observer.writes.hand_out(bytes.len());
-        out.push(Output::Write(bytes));
+        self.out.push(Output::Write(bytes));
     }
 }
 

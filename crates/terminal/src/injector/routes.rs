@@ -64,13 +64,7 @@ struct Announcement {
 
 impl Injector {
     /// Handles the report of a hook, and answers it.
-    pub(crate) fn hooked(
-        &mut self,
-        now: Moment,
-        caller: Caller,
-        report: &hook::Report,
-        out: &mut Vec<Output>,
-    ) {
+    pub(crate) fn hooked(&mut self, now: Moment, caller: Caller, report: &hook::Report) {
         self.retry_at = None;
         self.observer.work.note(report.point);
         // Any command of the agent's can report, not only a hook.
@@ -82,22 +76,22 @@ impl Injector {
             Point::Waits => {
                 // A hook that began to wait before is of no use any more.
                 let before = self.hooks.waiter.replace(caller);
-                return out.extend(before.map(|before| Output::Hooked(before, None)));
+                return self.out.extend(before.map(|before| Output::Hooked(before, None)));
             }
             Point::PromptSubmitted => {
                 // A prompt with a frame is the relay's own.
                 if report.frames.is_empty() {
-                    self.end_loops(out);
+                    self.end_loops();
                 }
-                self.note_shown(now, |hex| report.frames.iter().any(|shown| shown.hex == hex), out);
+                self.note_shown(now, |hex| report.frames.iter().any(|shown| shown.hex == hex));
                 self.notices.begin_turn();
                 self.observer.adoption.note_turn();
                 text = self.lost_brief(caller, report);
             }
             Point::ToolEnded => {
-                self.note_read(&report.frames, out);
+                self.note_read(&report.frames);
                 if !report.is_relays {
-                    self.end_loops(out);
+                    self.end_loops();
                 }
                 text = self.announcement(caller);
             }
@@ -106,7 +100,7 @@ impl Injector {
             Point::SessionCompacts => self.note_lost_brief(),
             _ => {}
         }
-        out.push(Output::Hooked(caller, text));
+        self.out.push(Output::Hooked(caller, text));
     }
 
     /// Notes that a hook was gone when it was answered.
@@ -177,30 +171,23 @@ impl Injector {
         caller: Caller,
         prefix: Option<&str>,
         reads_screen: bool,
-        out: &mut Vec<Output>,
-    ) -> Vec<TypedFrame> {
+    ) {
         if let Some(taken) = self.unreadable(prefix) {
-            out.push(Output::Taken(caller, taken));
-            return Vec::new();
+            return self.out.push(Output::Taken(caller, taken));
         }
         let messages = self.queue.take(prefix, READ_MESSAGES_MAX, READ_BYTES_MAX);
         if messages.is_empty() {
-            out.push(Output::Taken(caller, Taken::Unreadable(Unreadable::Long)));
-            return Vec::new();
+            let too_long = Taken::Unreadable(Unreadable::Long);
+            return self.out.push(Output::Taken(caller, too_long));
         }
-        let (mut texts, mut frames) = (Vec::new(), Vec::new());
-        for message in messages {
-            let (frame, text) = self.hand_over(now, message, Route::Read, reads_screen, out);
-            frames.push(frame);
-            texts.push(text);
-        }
+        let hand_over = |message| self.hand_over(now, message, Route::Read, reads_screen);
+        let mut texts: Vec<_> = messages.into_iter().map(hand_over).collect();
         if let Some(prefix) = prefix.filter(|prefix| self.queue.find_only(prefix).is_some()) {
             texts.push(format!(
                 "These messages came before {prefix}. Run `agent-relay read {prefix}` once more."
             ));
         }
-        out.push(Output::Taken(caller, Taken::Text(texts.join("\n"))));
-        frames
+        self.out.push(Output::Taken(caller, Taken::Text(texts.join("\n"))));
     }
 
     /// Returns why the message whose id begins with `prefix`, or any message, cannot be read now.
@@ -225,15 +212,9 @@ impl Injector {
     /// Begins a turn with the next message, if a person's keyboard or draft has kept it from being
     /// typed for a while, and a hook waits or the CLI has a queue of prompts. What a CLI ignores
     /// once is left to typing.
-    pub(crate) fn wake_when_barred(
-        &mut self,
-        now: Moment,
-        view: &View<'_>,
-        shown: &Shown,
-        out: &mut Vec<Output>,
-    ) -> Option<TypedFrame> {
+    pub(crate) fn wake_when_barred(&mut self, now: Moment, view: &View<'_>, shown: &Shown) {
         if self.wake_at().is_none_or(|at| now < at) {
-            return None;
+            return;
         }
         // While a menu is open, a turn would begin in a conversation that may be left. While a turn
         // of the person's may begin, the CLI would give the message the authority of its system.
@@ -241,24 +222,18 @@ impl Injector {
         let is_free = matches!(decide::form(&seen), Ok(_) | Err(Obstacle::HalfTyped));
         if seen.is_adopting || !is_free || !seen.shown.shows_line(seen.has_draft) {
             self.hooks.wake_not_before = Some(now.plus(BARRED_MS));
-            return None;
+            return;
         }
-        let (message, waiter) = (self.queue.pop()?, self.hooks.waiter.take());
-        let (route, id) = (waiter.map_or(Route::Queued, Route::Woken), message.id.clone());
-        let (frame, text) = self.hand_over(now, message, route, view.reads_screen, out);
-        let queued = || {
-            self.prompt_queue().map(|(arguments, session)| Output::Wake {
-                arguments,
-                session: session.to_owned(),
-                text: text.clone(),
-                id,
-            })
-        };
-        out.extend(match waiter {
-            Some(caller) => Some(Output::Hooked(caller, Some(text))),
-            None => queued(),
-        });
-        Some(frame)
+        let Some(message) = self.queue.pop() else { return };
+        let (waiter, id) = (self.hooks.waiter.take(), message.id.clone());
+        let route = waiter.map_or(Route::Queued, Route::Woken);
+        let text = self.hand_over(now, message, route, view.reads_screen);
+        if let Some(caller) = waiter {
+            self.out.push(Output::Hooked(caller, Some(text)));
+        } else if let Some((arguments, session)) = self.prompt_queue() {
+            let session = session.to_owned();
+            self.out.push(Output::Wake { arguments, session, text, id });
+        }
     }
 
     /// Returns the arguments of a process that serves the queue of prompts of the agent's CLI, and
@@ -284,15 +259,14 @@ impl Injector {
         (is_barred && may_wake).then_some(at)
     }
 
-    /// Leases a message to a route. Returns its text.
+    /// Leases a message to a route. Returns its text in its frame.
     fn hand_over(
         &mut self,
         now: Moment,
         message: IncomingMessage,
         route: Route,
         reads_screen: bool,
-        out: &mut Vec<Output>,
-    ) -> (TypedFrame, String) {
+    ) -> String {
         let auth = self.history.auth_to_show(&message);
         let body = message.body.clone();
         let hex = frame::draw(&mut self.rng, &body);
@@ -306,7 +280,7 @@ impl Injector {
             escapes_marks: reads_screen,
         };
         let text = text.text();
-        out.push(Output::Report(id.clone(), Progress::Unhindered));
+        self.out.push(Output::Report(id.clone(), Progress::Unhindered));
         match route {
             Route::Read => {
                 let whole = frames_in(&text).into_iter().find(|frame| frame.hex == hex);
@@ -317,41 +291,37 @@ impl Injector {
             }
         }
         self.hooks.leases.add(now, message, route);
-        (TypedFrame { hex, body }, text)
+        self.typed.push(TypedFrame { hex, body });
+        text
     }
 
     /// Notes a record of a prompt, whose frames `is_shown` tells by their digits.
-    pub(super) fn note_shown(
-        &mut self,
-        now: Moment,
-        is_shown: impl Fn(&str) -> bool,
-        out: &mut Vec<Output>,
-    ) {
+    pub(super) fn note_shown(&mut self, now: Moment, is_shown: impl Fn(&str) -> bool) {
         if self.delivering.has_text() && self.text.as_ref().is_some_and(|text| is_shown(&text.hex))
         {
-            self.complete(now, out);
+            self.complete(now);
         }
         self.observer.adoption.confirm(now, &is_shown);
         for id in self.history.confirm(is_shown) {
-            self.note_arrived(id, out);
+            self.note_arrived(id);
         }
     }
 
     /// Notes the frames of a tool's result.
-    fn note_read(&mut self, frames: &[hook::Frame], out: &mut Vec<Output>) {
+    fn note_read(&mut self, frames: &[hook::Frame]) {
         for id in self.hooks.leases.take_read(frames) {
-            self.note_arrived(id, out);
+            self.note_arrived(id);
         }
     }
 
     /// Notes that a record shows a message. One that was handed over otherwise than typed is
     /// acknowledged now, also if it waits again, in doubt.
-    fn note_arrived(&mut self, id: String, out: &mut Vec<Output>) {
+    fn note_arrived(&mut self, id: String) {
         let leased = self.hooks.leases.end(&id).map(|lease| lease.message);
         if leased.or_else(|| self.queue.remove(&id)).is_some() {
-            self.acknowledge(id.clone(), out);
+            self.acknowledge(id.clone());
         }
-        out.push(Output::Report(id, Progress::Confirmed));
+        self.out.push(Output::Report(id, Progress::Confirmed));
     }
 
     /// Queues again the messages of which no record has come.

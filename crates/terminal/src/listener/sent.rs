@@ -2,6 +2,7 @@
 
 use crate::{
     failure::{DeliveryFailure, RECIPIENT_CHARS, advice, to_line},
+    frame::plain,
     input::UnreadMessage,
     outgoing::OutgoingMessage,
     output::SendHandle,
@@ -31,7 +32,7 @@ pub(crate) struct FailureNotice {
 
 /// A bounded memory of the agent's messages.
 #[derive(Debug, Default)]
-pub(super) struct SentMessages {
+pub(crate) struct SentMessages {
     /// Messages with consecutive handles, oldest first.
     recent: VecDeque<Sent>,
     /// The recent failures, each with the number of the connection on which it was last reported.
@@ -49,7 +50,7 @@ struct Sent {
 }
 
 impl SentMessages {
-    pub(super) fn add(&mut self, now: Moment, handle: SendHandle, message: &OutgoingMessage) {
+    pub(crate) fn add(&mut self, now: Moment, handle: SendHandle, message: &OutgoingMessage) {
         let OutgoingMessage { to, topic, body, .. } = message;
         if self.recent.len() == MESSAGES_MAX {
             self.recent.pop_front();
@@ -64,13 +65,14 @@ impl SentMessages {
     }
 
     /// Notes a new connection to the daemon.
-    pub(super) fn connected(&mut self) {
+    pub(crate) fn connected(&mut self) {
         self.connection += 1;
     }
 
-    /// Returns the recipient of a message, as a notice names it.
-    pub(super) fn recipient(&self, handle: SendHandle) -> Option<&str> {
-        self.find(handle).map(|sent| sent.to.as_str())
+    /// Returns a sentence for the agent about a message that waits for its recipient.
+    pub(crate) fn away(&self, handle: SendHandle) -> Option<String> {
+        let to = plain(&self.find(handle)?.to);
+        Some(format!("{to} is away; your message waits until {to} is back."))
     }
 
     /// Returns the notice about a failure, or `None` if an earlier connection reported the failure
@@ -78,7 +80,7 @@ impl SentMessages {
     ///
     /// A daemon may report a failure again after a reconnect. Two equal reports on one connection
     /// are two failures.
-    pub(super) fn fail(&mut self, now: Moment, failure: &DeliveryFailure) -> Option<FailureNotice> {
+    pub(crate) fn fail(&mut self, now: Moment, failure: &DeliveryFailure) -> Option<FailureNotice> {
         let failure = failure.flattened();
         let known = self.failures.iter().position(|(_, known)| *known == failure);
         let known = known.and_then(|index| self.failures.remove(index));
@@ -92,7 +94,7 @@ impl SentMessages {
     }
 
     /// Returns the notice that a message waits at its recipient.
-    pub(super) fn unread(&self, unread: &UnreadMessage) -> String {
+    pub(crate) fn unread(&self, unread: &UnreadMessage) -> String {
         let to = to_line(&unread.to, RECIPIENT_CHARS);
         let subject = match unread.handle.and_then(|handle| self.find(handle)) {
             Some(Sent { beginning, .. }) => format!("Your message to {to} (\"{beginning}\")"),
@@ -290,9 +292,9 @@ mod tests {
         );
         let unknown = DeliveryFailure { handle: None, to: None, ..failure(NackCode::GaveUp, "x") };
         assert!(sent.fail(Moment(0), &unknown).unwrap().line.contains("sent to somebody earlier"));
-        assert_eq!(sent.recipient(SendHandle(8)), Some("#build.)"));
-        assert_eq!(sent.recipient(SendHandle(7)), None);
-        assert_eq!(sent.recipient(SendHandle(u64::MAX)), None);
+        assert_eq!(sent.find(SendHandle(8)).map(|sent| &*sent.to), Some("#build.)"));
+        assert!(sent.find(SendHandle(7)).is_none());
+        assert!(sent.find(SendHandle(u64::MAX)).is_none());
     }
 
     #[test]
