@@ -65,6 +65,7 @@ const RETRY_MS: u64 = 1000;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a> {
     pub(super) spot: &'a Spot,
+    pub(super) shown: &'a Shown,
     /// Whether the agent is at work, according to its transcript.
     pub(super) is_at_work: bool,
     /// Whether the screen shows a message that the agent has not finished.
@@ -254,8 +255,7 @@ impl Injector {
 
     /// Returns what is known, what happens to the text on its way, or to the next one, and why.
     pub(super) fn explain(&self, now: Moment, view: &View<'_>) -> Explanation {
-        let shown = self.observer.shown(view.spot, &typed(&self.history, self.text.as_ref()));
-        let seen = self.observe(now, view, &shown, true);
+        let seen = self.observe(now, view, true);
         let later = self.next_at().is_some_and(|at| at > now);
         let decision = match (self.reason(), decide::verdict(&seen, now)) {
             (Some(why), _) => why.to_string(),
@@ -358,15 +358,20 @@ impl Injector {
     }
 
     /// Reads the screen, and remembers what later looks at it depend on.
-    pub(super) fn learn(&mut self, now: Moment, view: &View<'_>) -> Shown {
-        self.observer.learn(now, view.spot, &typed(&self.history, self.text.as_ref()))
+    pub(super) fn learn(&mut self, now: Moment, spot: &Spot) -> Shown {
+        self.observer.learn(now, spot, &typed(&self.history, self.text.as_ref()))
+    }
+
+    /// Reads the screen.
+    pub(super) fn shown(&self, spot: &Spot) -> Shown {
+        self.observer.shown(spot, &typed(&self.history, self.text.as_ref()))
     }
 
     /// Whether the agent's turn has ended: the agent looks idle, or was silent for a long time.
-    pub(super) fn is_turn_over(&mut self, now: Moment, view: &View<'_>, shown: &Shown) -> bool {
+    pub(super) fn is_turn_over(&mut self, now: Moment, view: &View<'_>) -> bool {
         let mut turn = self.observer.turn;
         let is_over = turn.is_over(now, || {
-            let seen = self.observe(now, view, shown, false);
+            let seen = self.observe(now, view, false);
             seen.recipe.shows_idle() && seen.work.is_none() && seen.shown.form.is_ok()
         });
         self.observer.turn = turn;
@@ -375,9 +380,9 @@ impl Injector {
 
     /// Compares the reports of hooks with the screen. Returns whether work that hooks have reported
     /// has ended by that.
-    pub(super) fn end_work_if_idle(&mut self, now: Moment, view: &View<'_>, shown: &Shown) -> bool {
-        let shows_work = self.observer.shows_work(now, shown);
-        let has_ended = self.observer.end_work_if_idle(now, view, shown);
+    pub(super) fn end_work_if_idle(&mut self, now: Moment, view: &View<'_>) -> bool {
+        let shows_work = self.observer.shows_work(now, view.shown);
+        let has_ended = self.observer.end_work_if_idle(now, view);
         if has_ended {
             self.hooks.leases.turn_ended(now);
             self.retry_at = None;
@@ -390,7 +395,7 @@ impl Injector {
 
     /// Looks at the screen and the foreground for signs of what the agent does.
     pub(super) fn look(&self, now: Moment, view: &View<'_>) -> Look {
-        self.observer.look(now, view, &typed(&self.history, self.text.as_ref()))
+        self.observer.look(now, view)
     }
 
     /// Notes the end of the agent's turn.
@@ -402,7 +407,7 @@ impl Injector {
 
     /// Writes bytes to the child's terminal.
     pub(super) fn write(&mut self, bytes: Vec<u8>) {
-        self.observer.writes.hand_out(bytes.len());
+        self.observer.writes.handed_out += bytes.len() as u64;
         self.out.push(Output::Write(bytes));
     }
 }

@@ -14,6 +14,7 @@
 
 mod activity;
 pub mod agents;
+mod bounded;
 pub mod brief;
 mod dialog;
 mod escape;
@@ -59,7 +60,7 @@ use protocol::{
     control::Explanation,
     name::{self, OPERATOR},
 };
-use recipe::{Book, Recipe, Spot};
+use recipe::{Book, Recipe, Shown, Spot};
 use transcript::{Record, TranscriptId};
 
 /// The state machine of one wrapper.
@@ -246,7 +247,8 @@ impl TerminalSide {
     #[must_use]
     pub fn explain(&self, now: Moment) -> Explanation {
         let spot = Spot::of(self.listener.screen());
-        self.injector.explain(now, &view(&self.listener, &spot))
+        let shown = self.injector.shown(&spot);
+        self.injector.explain(now, &view(&self.listener, &spot, &shown))
     }
 
     /// Returns the time since which the agent has worked without a report of a hook, if no hook has
@@ -364,7 +366,8 @@ impl TerminalSide {
         }
         if self.activity.wants_look(now) {
             let spot = Spot::of(self.listener.screen());
-            let look = self.injector.look(now, &view(&self.listener, &spot));
+            let shown = self.injector.shown(&spot);
+            let look = self.injector.look(now, &view(&self.listener, &spot, &shown));
             self.activity.look(now, look);
         }
     }
@@ -378,19 +381,18 @@ impl TerminalSide {
         // added further below waits for the next tick.
         let reader_is_fresh = self.injector.has_text(now);
         let spot = Spot::of(self.listener.screen());
-        let seen = view(&self.listener, &spot);
-        let shown = self.injector.learn(now, &seen);
-        if self.injector.is_turn_over(now, &seen, &shown) {
+        let shown = self.injector.learn(now, &spot);
+        if self.injector.is_turn_over(now, &view(&self.listener, &spot, &shown)) {
             self.injector.end_turn();
             self.listener.end_turn(now, &mut found);
         }
         self.listener.settle(now, found, &self.injector.recipe().name);
         self.pass_on(now);
-        let seen = view(&self.listener, &spot);
-        if self.injector.end_work_if_idle(now, &seen, &shown) {
+        let seen = view(&self.listener, &spot, &shown);
+        if self.injector.end_work_if_idle(now, &seen) {
             self.activity.changed(now);
         }
-        self.injector.act(now, &seen, &shown, reader_is_fresh);
+        self.injector.act(now, &seen, reader_is_fresh);
         self.remember_typed(now);
     }
 
@@ -445,9 +447,10 @@ impl TerminalSide {
     }
 }
 
-fn view<'a>(listener: &Listener, spot: &'a Spot) -> View<'a> {
+fn view<'a>(listener: &Listener, spot: &'a Spot, shown: &'a Shown) -> View<'a> {
     View {
         spot,
+        shown,
         is_at_work: listener.source.is_at_work(),
         is_in_message: listener.extractor.is_in_message(),
         reads_screen: listener.source.reads_screen(),

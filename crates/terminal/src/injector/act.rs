@@ -5,8 +5,7 @@ use super::{
     decide::{self, Decision, Step},
     delivering::{Block, Delivering},
     interference::Interference,
-    observation::{Observation, TextFacts},
-    observer::Deliveries,
+    observation::{Observation, Source, TextFacts},
 };
 use crate::{
     frame::{self, MessageFrame, Origin, holds_frame},
@@ -14,7 +13,7 @@ use crate::{
     keyboard::Reader,
     obstacle::Obstacle,
     output::{Output, Progress, RETURN_MS},
-    recipe::{Form, Shown},
+    recipe::Form,
 };
 use protocol::Moment;
 
@@ -78,26 +77,20 @@ impl Injector {
     ///
     /// `reader_is_fresh` says that the driver determined the reader after a text began to wait. A
     /// text that was added since then waits for the next tick.
-    pub(crate) fn act(
-        &mut self,
-        now: Moment,
-        view: &View<'_>,
-        shown: &Shown,
-        reader_is_fresh: bool,
-    ) {
+    pub(crate) fn act(&mut self, now: Moment, view: &View<'_>, reader_is_fresh: bool) {
         self.end_doubtful_leases(now);
         if self.may_begin(now, reader_is_fresh) {
-            self.learn_from_composer(now, view, shown);
+            self.learn_from_composer(now, view);
         } else if self.has_text(now) && !reader_is_fresh {
             self.retry_at = Some(now);
         }
-        let seen = self.observe(now, view, shown, reader_is_fresh);
+        let seen = self.observe(now, view, reader_is_fresh);
         let Decision { next, steps } = decide::decide(&seen, self.delivering, now);
         self.delivering = next;
         for step in steps {
             self.take_step(now, step, view);
         }
-        self.wake_when_barred(now, view, shown);
+        self.wake_when_barred(now, view);
     }
 
     /// Whether the next text may be typed, as far as the terminal side itself is concerned.
@@ -105,8 +98,8 @@ impl Injector {
         !self.delivering.has_text() && self.has_text(now) && reader_is_fresh
     }
 
-    fn learn_from_composer(&mut self, now: Moment, view: &View<'_>, shown: &Shown) {
-        let seen = self.observe(now, view, shown, true);
+    fn learn_from_composer(&mut self, now: Moment, view: &View<'_>) {
+        let seen = self.observe(now, view, true);
         if decide::terminal_obstacle(&seen, now).is_some() {
             return;
         }
@@ -115,20 +108,17 @@ impl Injector {
     }
 
     /// Returns what is known now.
-    pub(super) fn observe<'a>(
-        &'a self,
-        now: Moment,
-        view: &View<'_>,
-        shown: &Shown,
-        reader_is_fresh: bool,
-    ) -> Observation<'a> {
-        let deliveries = Deliveries {
-            history: &self.history,
+    pub(super) fn observe(&self, now: Moment, view: &View<'_>, is_fresh: bool) -> Observation<'_> {
+        let seen = self.observer.observe(now, view);
+        // A message was handed over that may begin a turn, or must come again first.
+        let leases_bar = self.hooks.leases.bar_others();
+        Observation {
+            work: seen.work.or_else(|| leases_bar.then_some(Source::Relay)),
+            is_adopting: self.observer.adoption.is_pending(now, &self.history),
+            has_next: self.may_begin(now, is_fresh),
             text: self.text_facts(),
-            has_next: self.may_begin(now, reader_is_fresh),
-            leases_bar: self.hooks.leases.bar_others(),
-        };
-        self.observer.observe(now, view, shown, &deliveries)
+            ..seen
+        }
     }
 
     pub(super) fn text_facts(&self) -> Option<TextFacts> {
@@ -213,7 +203,7 @@ impl Injector {
         }
         self.history.add_frame(own.hex.clone(), id);
         self.write(bytes);
-        self.delivering = Delivering::Typing { end: self.observer.writes.end() };
+        self.delivering = Delivering::Typing { end: self.observer.writes.handed_out };
         self.text = Some(Text {
             content: Some(content),
             hex: own.hex.clone(),
@@ -252,13 +242,13 @@ impl Injector {
 
     /// Counts bytes that the terminal has accepted.
     pub(crate) fn count_written(&mut self, bytes: usize) {
-        self.observer.writes.add_written(bytes);
+        self.observer.writes.written += bytes as u64;
         self.retry_at = None;
     }
 
     /// Enters the next stage if the terminal has accepted all bytes of the current one.
     pub(crate) fn advance(&mut self, now: Moment) {
-        let (recipe, written) = (&self.observer.recipe, self.observer.writes.written());
+        let (recipe, written) = (&self.observer.recipe, self.observer.writes.written);
         let Decision { next, steps } = decide::written(recipe, self.delivering, written, now);
         self.delivering = next;
         if steps.contains(&Step::Complete) {

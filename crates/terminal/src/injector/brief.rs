@@ -3,6 +3,7 @@
 
 use super::Injector;
 use crate::{
+    bounded,
     hooks::{Begins, HookedBrief},
     output::Caller,
 };
@@ -39,10 +40,7 @@ impl Brief {
 
     fn remember(&mut self, conversation: String, hook: Option<Caller>) {
         self.known_to.retain(|(known, _)| *known != conversation);
-        if self.known_to.len() == CONVERSATIONS_MAX {
-            self.known_to.pop_front();
-        }
-        self.known_to.push_back((conversation, hook));
+        bounded::push(&mut self.known_to, CONVERSATIONS_MAX, (conversation, hook));
     }
 }
 

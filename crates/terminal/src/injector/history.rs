@@ -1,7 +1,7 @@
 //! A bounded memory of recent injections: deliveries, the frames around them, and their senders'
 //! sessions.
 
-use crate::input::IncomingMessage;
+use crate::{bounded::push, input::IncomingMessage};
 use protocol::{deliver::Proof, name::NAME_BYTES_MAX};
 use std::collections::VecDeque;
 
@@ -106,12 +106,4 @@ impl History {
         push(&mut self.senders, SENDERS_MAX, (name, session));
         has_changed.then_some(Proof::Claim)
     }
-}
-
-/// Appends to a queue that keeps its last `max` items.
-fn push<T>(queue: &mut VecDeque<T>, max: usize, item: T) {
-    if queue.len() == max {
-        queue.pop_front();
-    }
-    queue.push_back(item);
 }

@@ -4,7 +4,7 @@
 use super::{
     History, View,
     adoption::Adoption,
-    observation::{Observation, Source, TextFacts},
+    observation::{Observation, Source},
     prompts::Prompts,
     reported_work::ReportedWork,
     startup::Startup,
@@ -62,15 +62,6 @@ pub(super) struct Times {
     pub(super) submitted: Option<Moment>,
 }
 
-/// The part of an observation that deliveries know.
-pub(super) struct Deliveries<'a> {
-    pub(super) history: &'a History,
-    pub(super) text: Option<TextFacts>,
-    pub(super) has_next: bool,
-    /// Whether a message was handed over that may begin a turn, or must come again first.
-    pub(super) leases_bar: bool,
-}
-
 impl Observer {
     pub(super) fn new(settings: &Settings) -> Self {
         Self {
@@ -89,41 +80,34 @@ impl Observer {
         }
     }
 
-    /// Returns what is known now.
-    pub(super) fn observe<'a>(
-        &'a self,
-        now: Moment,
-        view: &View<'_>,
-        shown: &Shown,
-        deliveries: &Deliveries<'_>,
-    ) -> Observation<'a> {
-        let spot = view.spot;
-        let shows_work = self.shows_work(now, shown);
+    /// Returns what is known now, apart from deliveries.
+    pub(super) fn observe(&self, now: Moment, view: &View<'_>) -> Observation<'_> {
+        let shows_work = self.shows_work(now, view.shown);
         let silent_since = self.times.started.filter(|_| self.times.printed.is_none());
         Observation {
             recipe: &self.recipe,
             reader: &self.reader,
-            is_synchronizing: spot.synchronizing,
-            work: self.work_source(view, deliveries.leases_bar, shows_work),
+            is_synchronizing: view.spot.synchronizing,
+            work: self.work_source(view, shows_work),
             shows_work,
-            shown: shown.clone(),
+            shown: view.shown.clone(),
             is_recorded_at_work: view.is_at_work,
             is_in_message: view.reads_screen && view.is_in_message,
-            is_adopting: self.adoption.is_pending(now, deliveries.history),
+            is_adopting: false,
             records_prompts: self.adoption.records_prompts(),
             is_silent: silent_since.is_some_and(|at| now.since(at) < self.recipe.start_ms),
             is_started: self.is_started(),
             printed_at: self.times.printed,
             rests_at: self.rests_at(),
             key_at: self.times.key,
-            is_line_empty: self.line.is_empty(&spot.before),
+            is_line_empty: self.line.is_empty(&view.spot.before),
             has_draft: !self.line.is_untouched(),
             may_be_in_command_mode: self.line.may_take_text_for_commands(),
             is_held: self.is_held,
-            handed_out: self.writes.end(),
+            handed_out: self.writes.handed_out,
             has_unwritten: self.writes.unwritten() > 0,
-            has_next: deliveries.has_next,
-            text: deliveries.text,
+            has_next: false,
+            text: None,
         }
     }
 
@@ -132,15 +116,13 @@ impl Observer {
         self.recipe.read(spot, &self.reader, self.prompts.known(), typed)
     }
 
-    /// Returns the first source that says that the agent works, or is about to.
-    fn work_source(&self, view: &View<'_>, leases_bar: bool, shows_work: bool) -> Option<Source> {
-        let sources = [
-            self.work.is_at_work().then_some(Source::Hooks),
-            self.is_recorded(view).then_some(Source::Transcript),
-            shows_work.then_some(Source::Screen),
-            leases_bar.then_some(Source::Relay),
-        ];
-        sources.into_iter().flatten().min()
+    /// Returns the first source that says that the agent works.
+    fn work_source(&self, view: &View<'_>, shows_work: bool) -> Option<Source> {
+        match () {
+            () if self.work.is_at_work() => Some(Source::Hooks),
+            () if self.is_recorded(view) => Some(Source::Transcript),
+            () => shows_work.then_some(Source::Screen),
+        }
     }
 
     /// Whether a sign of work on the screen counts. One that has stood still for a while does not,
@@ -285,44 +267,43 @@ impl Observer {
 
     /// Ends the work that hooks have reported if the screen has shown an idle agent for a while.
     /// Returns whether it has.
-    pub(super) fn end_work_if_idle(&mut self, now: Moment, view: &View<'_>, shown: &Shown) -> bool {
+    pub(super) fn end_work_if_idle(&mut self, now: Moment, view: &View<'_>) -> bool {
         if !self.work.is_at_work() {
             return false;
         }
         let looks_free = self.recipe.shows_idle()
-            && shown.shows_line(!self.line.is_untouched())
-            && !self.shows_work(now, shown)
+            && view.shown.shows_line(!self.line.is_untouched())
+            && !self.shows_work(now, view.shown)
             && !self.is_recorded(view)
             && self.is_at_rest(now);
         self.work.end_if_idle(now, looks_free)
     }
 
     /// Looks at the screen and the foreground for signs of what the agent does.
-    pub(super) fn look(&self, now: Moment, view: &View<'_>, typed: &Typed<'_>) -> Look {
+    pub(super) fn look(&self, now: Moment, view: &View<'_>) -> Look {
         let at_work = match () {
             () if self.work.is_at_work() => Some(ActivitySource::Hooks),
             () if self.is_recorded(view) => Some(ActivitySource::Screen),
             () => None,
         };
         Look {
-            shown: self.on_screen(now, view.spot, typed),
+            shown: self.on_screen(now, view.shown),
             is_at_rest: self.is_at_rest(now),
             is_recognised: self.recipe.shows_composer(),
             at_work,
         }
     }
 
-    fn on_screen(&self, now: Moment, spot: &Spot, typed: &Typed<'_>) -> OnScreen {
+    fn on_screen(&self, now: Moment, shown: &Shown) -> OnScreen {
         if matches!(self.reader, Reader::Shell | Reader::Barred(Obstacle::Shell, _)) {
             return OnScreen::Shell;
         }
         if !matches!(&self.reader, Reader::Agent(name) if *name == self.recipe.name) {
             return OnScreen::Nothing;
         }
-        let shown = self.shown(spot, typed);
         match shown.form {
             Err(Obstacle::Dialog) => OnScreen::Dialog,
-            _ if self.shows_work(now, &shown) => OnScreen::Busy,
+            _ if self.shows_work(now, shown) => OnScreen::Busy,
             Ok(_) | Err(Obstacle::HalfTyped | Obstacle::ShellMode) => OnScreen::InputLine,
             Err(_) => OnScreen::Nothing,
         }

@@ -11,13 +11,13 @@ use super::{
     queue::Announced,
 };
 use crate::{
-    agents,
+    agents, bounded,
     frame::{self, MessageFrame, Origin, plain},
     hooks::{frames_in, is_session},
     input::IncomingMessage,
     obstacle::Obstacle,
     output::{Caller, Output, Progress, Taken, Unreadable},
-    recipe::{Expansions, Shown},
+    recipe::Expansions,
 };
 use protocol::{
     Moment,
@@ -155,11 +155,9 @@ impl Injector {
         if text.is_empty() {
             return None;
         }
-        if self.hooks.announced.len() == ANNOUNCEMENTS_MAX {
-            self.hooks.announced.pop_front();
-        }
         let ids = announced.into_iter().map(|told| told.id).collect();
-        self.hooks.announced.push_back(Announcement { caller, ids, notices });
+        let announcement = Announcement { caller, ids, notices };
+        bounded::push(&mut self.hooks.announced, ANNOUNCEMENTS_MAX, announcement);
         Some(text.trim_end().to_owned())
     }
 
@@ -212,13 +210,13 @@ impl Injector {
     /// Begins a turn with the next message, if a person's keyboard or draft has kept it from being
     /// typed for a while, and a hook waits or the CLI has a queue of prompts. What a CLI ignores
     /// once is left to typing.
-    pub(crate) fn wake_when_barred(&mut self, now: Moment, view: &View<'_>, shown: &Shown) {
+    pub(crate) fn wake_when_barred(&mut self, now: Moment, view: &View<'_>) {
         if self.wake_at().is_none_or(|at| now < at) {
             return;
         }
         // While a menu is open, a turn would begin in a conversation that may be left. While a turn
         // of the person's may begin, the CLI would give the message the authority of its system.
-        let seen = self.observe(now, view, shown, false);
+        let seen = self.observe(now, view, false);
         let is_free = matches!(decide::form(&seen), Ok(_) | Err(Obstacle::HalfTyped));
         if seen.is_adopting || !is_free || !seen.shown.shows_line(seen.has_draft) {
             self.hooks.wake_not_before = Some(now.plus(BARRED_MS));

@@ -1,6 +1,7 @@
 //! The agent's recent messages, and notices about messages that were not delivered.
 
 use crate::{
+    bounded,
     failure::{DeliveryFailure, RECIPIENT_CHARS, advice, to_line},
     frame::plain,
     input::UnreadMessage,
@@ -52,16 +53,13 @@ struct Sent {
 impl SentMessages {
     pub(crate) fn add(&mut self, now: Moment, handle: SendHandle, message: &OutgoingMessage) {
         let OutgoingMessage { to, topic, body, .. } = message;
-        if self.recent.len() == MESSAGES_MAX {
-            self.recent.pop_front();
-        }
         let to = match topic {
             Some(topic) if to == EVERYONE => to_line(&format!("#{topic}"), RECIPIENT_CHARS),
             _ if to == EVERYONE => "everyone".to_owned(),
             _ => to_line(to, RECIPIENT_CHARS),
         };
         let beginning = to_line(body, BEGINNING_CHARS);
-        self.recent.push_back(Sent { handle, to, beginning, at: now });
+        bounded::push(&mut self.recent, MESSAGES_MAX, Sent { handle, to, beginning, at: now });
     }
 
     /// Notes a new connection to the daemon.
@@ -86,10 +84,7 @@ impl SentMessages {
         let known = known.and_then(|index| self.failures.remove(index));
         let is_repeated = known.is_some_and(|(connection, _)| connection != self.connection);
         let notice = (!is_repeated).then(|| self.notice(now, &failure));
-        if self.failures.len() == FAILURES_MAX {
-            self.failures.pop_front();
-        }
-        self.failures.push_back((self.connection, failure));
+        bounded::push(&mut self.failures, FAILURES_MAX, (self.connection, failure));
         notice
     }
 
