@@ -157,7 +157,7 @@ impl Injector {
             turn.deadline(recipe.shows_idle()),
             self.stuck_at(),
             self.wake_at(),
-            self.hooks.leases.deadline(work.is_at_work()),
+            self.hooks.leases.deadline(work.is_at_work),
             work.deadline(self.observer.rests_at()),
         ];
         all.into_iter().flatten().min()
@@ -227,7 +227,7 @@ impl Injector {
 
     /// Returns the terminal side's state, of which only the injector's part is filled in.
     pub(super) fn state(&self) -> State {
-        let (held, typed) = (self.observer.is_held, self.history.count());
+        let (held, typed) = (self.observer.is_held, self.history.count);
         State { waiting: self.waiting(), why: self.reason(), typed, held, connected: false }
     }
 
@@ -426,7 +426,7 @@ impl Injector {
 
     /// Skips the wait for the program's start.
     pub(super) fn assume_started(&mut self) {
-        self.observer.assume_started();
+        self.observer.startup = startup::Startup::Complete;
     }
 }
 

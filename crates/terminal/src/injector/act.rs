@@ -159,8 +159,8 @@ impl Injector {
 
     /// Types the next text in this form, if a waiting text can be typed in it.
     fn begin(&mut self, now: Moment, form: Form, view: &View<'_>) {
-        self.queue.outdate_report();
-        let was_held = self.queue.is_reported_as(Obstacle::Held);
+        self.queue.is_outdated = true;
+        let was_held = self.queue.reported == Some(Obstacle::Held);
         let is_reported = self.queue.next_is_reported();
         match self.next_text(now, form) {
             Some(next) => self.type_text(next, is_reported, form, view),

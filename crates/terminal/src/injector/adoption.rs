@@ -23,7 +23,7 @@ const PERSONS: &str = "";
 pub(super) struct Adoption {
     stage: Stage,
     /// Whether the program records its prompts in a transcript, as far as is known.
-    records_prompts: bool,
+    pub(super) records_prompts: bool,
 }
 
 #[derive(Debug)]
@@ -45,10 +45,6 @@ enum Stage {
 impl Adoption {
     pub(super) fn new(records_prompts: bool) -> Self {
         Self { stage: Stage::Done, records_prompts }
-    }
-
-    pub(super) fn records_prompts(&self) -> bool {
-        self.records_prompts
     }
 
     /// Notes that a text was submitted in a frame with these digits, to a program whose screen

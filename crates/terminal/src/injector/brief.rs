@@ -82,25 +82,25 @@ impl Injector {
         let Some(brief) = &mut self.brief else { return };
         let given = brief.known_to.iter().position(|(_, hook)| *hook == Some(caller));
         if given.and_then(|at| brief.known_to.remove(at)).is_some() {
-            self.notices.set_brief(brief.prompt.clone());
+            self.notices.brief = brief.prompt.clone();
         }
     }
 
     /// Notes that a turn has begun. Hooks that have reported nothing by its end take no brief.
     pub(super) fn note_turn_for_brief(&mut self) {
-        if let Some(brief) = self.brief.as_mut().filter(|_| !self.observer.work.is_heard()) {
+        if let Some(brief) = self.brief.as_mut().filter(|_| !self.observer.work.is_heard) {
             brief.is_turn_unreported = true;
         }
     }
 
     /// Makes the brief a text to type if a turn has ended of which no hook has reported anything.
     pub(super) fn type_brief_without_hooks(&mut self) {
-        if let Some(brief) = self.brief.as_mut().filter(|_| !self.observer.work.is_heard())
+        if let Some(brief) = self.brief.as_mut().filter(|_| !self.observer.work.is_heard)
             && brief.text.begins == Begins::WithPrompt
             && mem::take(&mut brief.is_turn_unreported)
-            && !self.notices.has_typed_brief()
+            && !self.notices.is_brief_typed
         {
-            self.notices.set_brief(brief.prompt.clone());
+            self.notices.brief = brief.prompt.clone();
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct History {
     /// Ids of deliveries that were submitted, oldest first.
     typed: VecDeque<String>,
     /// The number of messages submitted so far.
-    count: u64,
+    pub(super) count: u64,
     unconfirmed: VecDeque<UnconfirmedFrame>,
     /// The digits of the last frames, oldest first.
     frames: VecDeque<String>,
@@ -34,11 +34,6 @@ struct UnconfirmedFrame {
 }
 
 impl History {
-    /// Returns the number of messages submitted so far.
-    pub(super) fn count(&self) -> u64 {
-        self.count
-    }
-
     pub(super) fn was_typed(&self, id: &str) -> bool {
         self.typed.iter().any(|typed| typed == id)
     }

@@ -127,7 +127,7 @@ impl Injector {
         if count.hops > max {
             self.tell_of_loop(to, max);
         }
-        Some(count).filter(|_| self.observer.work.is_heard())
+        Some(count).filter(|_| self.observer.work.is_heard)
     }
 
     /// Queues the messages that may go on, each behind the older ones of its sender.
@@ -154,7 +154,7 @@ impl Injector {
     /// program that is no agent CLI: nobody pays for its turns.
     fn budget(&self, knows_peers_work: bool) -> Option<u32> {
         let budget = self.observer.recipe.wake_budget;
-        let knows_work = self.observer.work.is_heard() && knows_peers_work;
+        let knows_work = self.observer.work.is_heard && knows_peers_work;
         let max = if knows_work { budget } else { budget.saturating_mul(UNSEEN_WORK) };
         self.observer.recipe.shows_composer().then_some(max)
     }

@@ -20,8 +20,8 @@ const LATER_MS: [u64; 3] = [60_000, 600_000, 3_600_000];
 #[derive(Debug)]
 pub(super) struct Notices {
     /// The brief, which is typed before all other texts.
-    brief: Option<String>,
-    is_brief_typed: bool,
+    pub(super) brief: Option<String>,
+    pub(super) is_brief_typed: bool,
     sentences: Vec<Sentence>,
     /// The number of further notices that cannot wait.
     omitted: usize,
@@ -69,16 +69,6 @@ impl Notices {
             is_turn_used: false,
             budget: Budget::default(),
         }
-    }
-
-    /// Sets the brief that is to be typed.
-    pub(super) fn set_brief(&mut self, brief: Option<String>) {
-        self.brief = brief;
-    }
-
-    /// Whether the brief was typed.
-    pub(super) fn has_typed_brief(&self) -> bool {
-        self.is_brief_typed
     }
 
     /// Leaves the brief to the hooks from now on. Returns whether it was typed since the last call.

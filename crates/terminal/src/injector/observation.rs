@@ -20,20 +20,6 @@ pub(super) enum Source {
     Relay,
 }
 
-impl Source {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Hooks => "hooks",
-            Self::Transcript => "transcript",
-            Self::Processes => "processes",
-            Self::Screen => "screen",
-            Self::Keyboard => "keyboard",
-            Self::Person => "person",
-            Self::Relay => "relay",
-        }
-    }
-}
-
 /// The facts on which deliveries depend.
 #[derive(Clone, Debug)]
 pub(super) struct Observation<'a> {
@@ -150,8 +136,8 @@ impl Observation<'_> {
         };
         let busy = self.shown.busy.as_deref().unwrap_or("none").trim().to_owned();
         let fact = |name: &str, value, source: Source| {
-            let (name, source) = (name.to_owned(), source.as_str().to_owned());
-            Fact { name, value, source }
+            let source = format!("{source:?}").to_ascii_lowercase();
+            Fact { name: name.to_owned(), value, source }
         };
         vec![
             fact("messages are held", yes(self.is_held), Source::Person),

@@ -41,7 +41,7 @@ pub(super) struct Observer {
     prompts: Prompts,
     pub(super) line: InputLine,
     pub(super) times: Times,
-    startup: Startup,
+    pub(super) startup: Startup,
     pub(super) adoption: Adoption,
     pub(super) turn: Turn,
     pub(super) work: ReportedWork,
@@ -94,7 +94,7 @@ impl Observer {
             is_recorded_at_work: view.is_at_work,
             is_in_message: view.reads_screen && view.is_in_message,
             is_adopting: false,
-            records_prompts: self.adoption.records_prompts(),
+            records_prompts: self.adoption.records_prompts,
             is_silent: silent_since.is_some_and(|at| now.since(at) < self.recipe.start_ms),
             is_started: self.is_started(),
             printed_at: self.times.printed,
@@ -113,13 +113,13 @@ impl Observer {
 
     /// Reads the screen as the recipe says.
     pub(super) fn shown(&self, spot: &Spot, typed: &Typed<'_>) -> Shown {
-        self.recipe.read(spot, &self.reader, self.prompts.known(), typed)
+        self.recipe.read(spot, &self.reader, &self.prompts.known, typed)
     }
 
     /// Returns the first source that says that the agent works.
     fn work_source(&self, view: &View<'_>, shows_work: bool) -> Option<Source> {
         match () {
-            () if self.work.is_at_work() => Some(Source::Hooks),
+            () if self.work.is_at_work => Some(Source::Hooks),
             () if self.is_recorded(view) => Some(Source::Transcript),
             () => shows_work.then_some(Source::Screen),
         }
@@ -206,7 +206,7 @@ impl Observer {
     pub(super) fn pressed(&mut self, now: Moment, screen: &Screen) {
         self.times.key = Some(now);
         self.prompts.learn(&self.reader, &Spot::of(screen));
-        self.prompts.person_typed();
+        self.prompts.has_typed = true;
     }
 
     /// Ends an escape sequence that did not continue in time. Its bytes count as a key that was
@@ -268,7 +268,7 @@ impl Observer {
     /// Ends the work that hooks have reported if the screen has shown an idle agent for a while.
     /// Returns whether it has.
     pub(super) fn end_work_if_idle(&mut self, now: Moment, view: &View<'_>) -> bool {
-        if !self.work.is_at_work() {
+        if !self.work.is_at_work {
             return false;
         }
         let looks_free = self.recipe.shows_idle()
@@ -282,7 +282,7 @@ impl Observer {
     /// Looks at the screen and the foreground for signs of what the agent does.
     pub(super) fn look(&self, now: Moment, view: &View<'_>) -> Look {
         let at_work = match () {
-            () if self.work.is_at_work() => Some(ActivitySource::Hooks),
+            () if self.work.is_at_work => Some(ActivitySource::Hooks),
             () if self.is_recorded(view) => Some(ActivitySource::Screen),
             () => None,
         };
@@ -307,13 +307,5 @@ impl Observer {
             Ok(_) | Err(Obstacle::HalfTyped | Obstacle::ShellMode) => OnScreen::InputLine,
             Err(_) => OnScreen::Nothing,
         }
-    }
-}
-
-#[cfg(test)]
-impl Observer {
-    /// Skips the wait for the program's start.
-    pub(super) fn assume_started(&mut self) {
-        self.startup = Startup::Complete;
     }
 }

@@ -20,9 +20,9 @@ pub(super) struct MessageQueue {
     bytes: usize,
     /// The reason that was reported last. Messages are typed one at a time, so one reason holds for
     /// all.
-    reported: Option<Obstacle>,
+    pub(super) reported: Option<Obstacle>,
     /// Whether a text was typed since the last report, so that the reason may have changed.
-    is_outdated: bool,
+    pub(super) is_outdated: bool,
 }
 
 struct QueuedMessage {
@@ -189,19 +189,9 @@ impl MessageQueue {
         }
     }
 
-    /// Lets the next reason replace the reported one at once, since a text was typed.
-    pub(super) fn outdate_report(&mut self) {
-        self.is_outdated = true;
-    }
-
     /// Whether a reason was reported for the message that is typed next.
     pub(super) fn next_is_reported(&self) -> bool {
         self.reported.is_some() && self.waiting.front().is_some_and(|next| next.is_reported)
-    }
-
-    /// Whether `why` is the reason that was reported.
-    pub(super) fn is_reported_as(&self, why: Obstacle) -> bool {
-        self.reported == Some(why)
     }
 
     /// Forgets the reported reason. Returns the ids of the messages for which it was reported.

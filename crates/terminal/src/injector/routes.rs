@@ -199,10 +199,10 @@ impl Injector {
             () if !waits => Taken::Nothing,
             () if self.observer.is_held => Taken::Unreadable(Unreadable::Held),
             // `read` shows it without taking it.
-            () if !self.observer.work.is_heard() && prefix.is_some() => Taken::Nothing,
-            () if !self.observer.work.is_heard() => Taken::Unreadable(Unreadable::NoHooks),
+            () if !self.observer.work.is_heard && prefix.is_some() => Taken::Nothing,
+            () if !self.observer.work.is_heard => Taken::Unreadable(Unreadable::NoHooks),
             // The end of a turn decides about a message of which no record comes.
-            () if !self.observer.work.is_at_work() => Taken::Unreadable(Unreadable::Idle),
+            () if !self.observer.work.is_at_work => Taken::Unreadable(Unreadable::Idle),
             () => return None,
         })
     }
@@ -251,7 +251,7 @@ impl Injector {
             && !self.queue.is_empty()
             && !self.queue.next_was_ignored()
             && self.hooks.leases.is_empty()
-            && !self.observer.work.is_at_work();
+            && !self.observer.work.is_at_work;
         let barred_at = block.since.plus(BARRED_MS);
         let at = self.hooks.wake_not_before.map_or(barred_at, |at| at.max(barred_at));
         (is_barred && may_wake).then_some(at)
@@ -324,7 +324,7 @@ impl Injector {
 
     /// Queues again the messages of which no record has come.
     pub(super) fn end_doubtful_leases(&mut self, now: Moment) {
-        let doubtful = self.hooks.leases.take_doubtful(now, self.observer.work.is_at_work());
+        let doubtful = self.hooks.leases.take_doubtful(now, self.observer.work.is_at_work);
         for lease in doubtful.into_iter().rev() {
             let was_ignored = lease.is_ignored();
             let mut message = lease.message;
