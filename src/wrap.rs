@@ -42,6 +42,7 @@ use platform::{
     tty::{self, RawMode, Standard},
 };
 use protocol::{
+    Moment,
     control::Ended,
     name::{Name, NameError},
     payload::Capabilities,
@@ -65,7 +66,7 @@ use terminal::{
 pub(crate) use terminal::{agents, brief, hooks, recipe::Book};
 use transcripts::Follower;
 use version::version_of;
-use waker::{WakeCommand, Waker};
+use waker::Waker;
 
 /// The size of a terminal that is not shown.
 const SIZE_DETACHED: Size = Size { rows: 40, cols: 120 };
@@ -293,7 +294,7 @@ fn run_joined(
     let wrapper = arming::Wrapper {
         run_directory: &settings.run_directory,
         name: client.name(),
-        key: key_file.key(),
+        key: &key_file.key,
         hook_command: settings.hook_command.as_deref().filter(|_| endpoint.is_some()),
         version: version.as_ref(),
         directory,
@@ -304,7 +305,7 @@ fn run_joined(
         side.hooked_brief = hooked_brief(&side.recipe.name, client.name());
     }
     let inner_marks = InnerMarks::new().map_err(WrapError::Terminal)?;
-    env.push((inner_mark::VARIABLE.into(), Some(inner_marks.digits().into())));
+    env.push((inner_mark::VARIABLE.into(), Some((&inner_marks.digits).into())));
     let since_ms = clock::unix_ms();
     let pty = Pty::spawn(&command, &env, directory, size).map_err(WrapError::Command)?;
     let (member_server, accepts) = (settings.member_server, settings.accepts_text);
@@ -318,12 +319,12 @@ fn run_joined(
     let streams = threads::Streams { keys: settings.keys, screen, record };
     let follow = |format| Follower::start(format, pty.pid(), directory, since_ms);
     let follower = transcript.map(follow).transpose().map_err(WrapError::Terminal)?;
-    let key = key_file.key().clone();
+    let key = key_file.key.clone();
     let clients = ControlClients::start(endpoint, key, size, !settings.attached);
     let clients = clients.map_err(WrapError::Terminal)?;
     let hooks = HooksGiven::of(&side.recipe.name, run_folder.is_some(), no_hooks);
     let program = command.into_iter().next().unwrap_or_default();
-    let waker = Waker::new(WakeCommand { program, env, directory: settings.directory });
+    let waker = Waker::new(program, env, settings.directory);
     let parts = Parts {
         clients,
         command: words,
@@ -387,12 +388,15 @@ fn show_prospect(settings: &Settings, wrapped: Option<&Wrapped>, name: &str) {
     }
 }
 
+/// Changes of a command's environment: variables to set or to remove.
+type Environment = Vec<(OsString, Option<OsString>)>;
+
 /// A command as it is started.
 struct CommandLine {
     /// The program and its arguments.
     command: Vec<OsString>,
     /// Changes of its environment.
-    env: Vec<(OsString, Option<OsString>)>,
+    env: Environment,
     /// The files that its hooks need, if it has hooks.
     run_folder: Option<RunFolder>,
     /// The reason why its CLI has no hooks, if it could have some.
@@ -408,7 +412,7 @@ fn prepare(
     recipe: &Recipe,
     wrapper: &arming::Wrapper<'_>,
 ) -> Result<CommandLine, WrapError> {
-    let own = own_variables(wrapper.name, &settings.endpoint, key_file.path());
+    let own = own_variables(wrapper.name, &settings.endpoint, &key_file.path);
     let mut arguments = arguments(recipe, &own);
     let mut env = environment(recipe, own.clone(), !arguments.is_empty(), settings.attached);
     let mut command = settings.command.clone();
@@ -427,6 +431,11 @@ fn prepare(
     command.append(&mut own_arguments);
     let run_folder = hooks.map(|(folder, _)| folder);
     Ok(CommandLine { command, env, run_folder, mcp_folder, no_hooks })
+}
+
+/// Returns the time of the wrapper's state machines.
+fn now() -> Moment {
+    Moment(clock::monotonic_ms())
 }
 
 /// Writes what a person's terminal gets before the command's output.
@@ -487,9 +496,9 @@ fn environment(
     own: [(&'static str, OsString); 3],
     has_arguments: bool,
     attached: bool,
-) -> Vec<(OsString, Option<OsString>)> {
+) -> Environment {
     let is_argument = |name: &str| has_arguments && recipe.has_argument_for(name);
-    let mut env: Vec<(OsString, Option<OsString>)> = own
+    let mut env: Environment = own
         .into_iter()
         .map(|(name, value)| (name.into(), Some(value).filter(|_| !is_argument(name))))
         .collect();
@@ -581,12 +590,7 @@ impl WrapError {
             Self::Name { .. } => 2,
             Self::Command(error) if error.kind() == io::ErrorKind::NotFound => 127,
             Self::Command(_) => 126,
-            Self::Join { .. }
-            | Self::CompanionKey(_)
-            | Self::Control(_)
-            | Self::Mcp(_)
-            | Self::Record { .. }
-            | Self::Terminal(_) => 1,
+            _ => 1,
         }
     }
 }

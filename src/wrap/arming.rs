@@ -1,6 +1,6 @@
 //! Arming: giving an agent's CLI its hooks for one run.
 
-use super::run_folder::RunFolder;
+use super::{Environment, run_folder::RunFolder};
 use platform::process;
 use protocol::secret::Secret;
 use std::{
@@ -44,7 +44,7 @@ pub(super) fn arm(
     recipe: &str,
     wrapper: &Wrapper<'_>,
     arguments: &mut Vec<OsString>,
-    env: &mut Vec<(OsString, Option<OsString>)>,
+    env: &mut Environment,
 ) -> Result<Option<(RunFolder, Armed)>, String> {
     let Some(hooks) = agents::named(recipe).and_then(|agent| agent.hooks) else { return Ok(None) };
     let armed = armed(recipe, hooks, wrapper, arguments);
@@ -89,7 +89,7 @@ fn armed(
         user_settings: user_settings.as_deref(),
         env: &|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()),
         read: &|path| read_if_there(path, wrapper.directory),
-        directory: folder.path(),
+        directory: &folder.path,
         is_windows: process::SYSTEM == "windows",
     })?;
     if hooks.extension.is_some() {

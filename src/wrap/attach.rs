@@ -10,11 +10,11 @@ use super::{
     RESTORE_TITLE, SAVE_TITLE,
     control::client::{self, ControlClient, ControlError},
     inner_mark::InnerMarks,
+    now,
     threads::spawn,
 };
 use crossbeam_channel::{Receiver, Sender, bounded, never, select};
 use platform::{
-    clock,
     pty::CTRL_BREAK,
     stop_signals::{self, Signal},
     transport::Stream,
@@ -99,7 +99,7 @@ pub(crate) fn attach(control: &ControlClient, settings: Settings) -> Result<Left
     let _listening = listening.map_err(ControlError::System)?;
     let _raw = RawMode::enter().map_err(ControlError::System)?;
     let Settings { name, drive, detach_key, keys, screen } = settings;
-    let threads = Threads::start(control.stream().clone(), keys).map_err(ControlError::System)?;
+    let threads = Threads::start(control.stream.clone(), keys).map_err(ControlError::System)?;
     let terminal = AttachedTerminal {
         name,
         drive,
@@ -116,7 +116,7 @@ pub(crate) fn attach(control: &ControlClient, settings: Settings) -> Result<Left
         due: Some(now().plus(SNAPSHOT_MS)),
         outer_marks: InnerMarks::of_outer_run(),
     };
-    terminal.run(control.answers(), &signals)
+    terminal.run(&control.answers, &signals)
 }
 
 /// The state of an attached terminal.
@@ -232,12 +232,8 @@ impl AttachedTerminal {
             }
             Answer::Output { bytes } => self.write(&bytes.0)?,
             Answer::Ended(ended) => return Ok(Some(Left::Ended(ended))),
-            Answer::State(_)
-            | Answer::Why(_)
-            | Answer::Hooked { .. }
-            | Answer::Taken { .. }
-            | Answer::Counted { .. }
-            | Answer::Error { .. } => {}
+            // The other answers are for other requests.
+            _ => {}
         }
         Ok(None)
     }
@@ -386,8 +382,4 @@ impl Threads {
             drop(thread.join());
         }
     }
-}
-
-fn now() -> Moment {
-    Moment(clock::monotonic_ms())
 }

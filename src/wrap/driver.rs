@@ -11,7 +11,7 @@ use super::{
     in_flight::InFlight,
     inner_mark::{InnerMarkFinder, InnerMarks},
     last_output::{LastOutput, Remedy},
-    message,
+    message, now,
     paste::Paste,
     questions::Questions,
     signals::Signals,
@@ -23,7 +23,6 @@ use activity::ActivityReports;
 use client::{Client, ConnectionState, Ended, Event, Reply, SendId};
 use crossbeam_channel::{Receiver, never, select};
 use platform::{
-    clock,
     pty::{self, Pty, Size},
     stop_signals::Signal,
     tty,
@@ -191,8 +190,6 @@ impl Driver {
             ends_with_input,
         } = parts;
         let (threads, channels) = threads::start(&pty, streams)?;
-        let mut inputs = VecDeque::new();
-        inputs.push_back(Input::Connected(true));
         let constant_state = clients::constant_state(client.name(), &pty, command);
         Ok(Self {
             side: TerminalSide::new(settings),
@@ -211,7 +208,7 @@ impl Driver {
             follower,
             transcripts: BTreeMap::new(),
             activity: ActivityReports::default(),
-            inputs,
+            inputs: [Input::Connected(true)].into(),
             out: Vec::new(),
             foreground,
             hooks,
@@ -334,7 +331,7 @@ impl Driver {
                 // The thread that reads transcripts panicked, which the panic hook reported.
                 Err(_) => self.recorded = never(),
             },
-            recv(self.activity.answer()) -> answer => {
+            recv(self.activity.answer) -> answer => {
                 self.activity.answered(now(), &self.client, answer);
             }
             recv(self.channels.events) -> event => match event {
@@ -357,9 +354,10 @@ impl Driver {
             recv(self.waker.failed) -> id => {
                 self.inputs.extend(id.ok().map(Input::NotWoken));
             },
-            recv(self.clients.events()) -> event => match event {
+            recv(self.clients.events) -> event => match event {
                 Ok((id, event)) => self.client_event(id, event),
-                Err(_) => self.clients.lose_server(),
+                // The server's threads have panicked.
+                Err(_) => self.clients.events = never(),
             },
             default(timeout) => {},
         }
@@ -726,8 +724,4 @@ impl Driver {
             }
         }
     }
-}
-
-fn now() -> Moment {
-    Moment(clock::monotonic_ms())
 }

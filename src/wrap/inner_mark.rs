@@ -22,12 +22,15 @@ const LAST: char = '\x07';
 
 /// The marks of one outer `run`.
 #[derive(Clone)]
-pub(super) struct InnerMarks(String);
+pub(super) struct InnerMarks {
+    /// The value of [`VARIABLE`].
+    pub(super) digits: String,
+}
 
 impl InnerMarks {
     /// Returns the marks for the programs in a new `run`.
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self(format!("{:016x}", u64::from_ne_bytes(random::bytes()?))))
+        Ok(Self { digits: format!("{:016x}", u64::from_ne_bytes(random::bytes()?)) })
     }
 
     /// Returns the marks of the `run` in which this process is, if there is one.
@@ -38,12 +41,7 @@ impl InnerMarks {
     fn parse(digits: &str) -> Option<Self> {
         let is_valid =
             digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_valid.then(|| Self(digits.to_owned()))
-    }
-
-    /// Returns the value of [`VARIABLE`].
-    pub(super) fn digits(&self) -> &str {
-        &self.0
+        is_valid.then(|| Self { digits: digits.to_owned() })
     }
 
     pub(super) fn begin(&self) -> String {
@@ -60,7 +58,7 @@ impl InnerMarks {
 
     /// Returns what both marks start with. It has one escape character, at its start.
     fn start(&self) -> String {
-        format!("\x1b]7717;agent-relay;{};", self.0)
+        format!("\x1b]7717;agent-relay;{};", self.digits)
     }
 }
 

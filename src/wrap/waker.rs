@@ -1,7 +1,7 @@
 //! Waking an idle agent by another process of its CLI, which adds a text to the agent's queue of
 //! prompts. The text goes over the process's standard input, since other users can see arguments.
 
-use super::threads::spawn;
+use super::{Environment, threads::spawn};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::{
     ffi::OsString,
@@ -28,17 +28,12 @@ const LINES_MAX: usize = 16;
 /// The most failures that wait for the driver.
 const FAILURES_MAX: usize = 16;
 
-/// A process of an agent CLI, as the wrapper has started the agent's own.
-pub(super) struct WakeCommand {
-    pub(super) program: OsString,
-    /// Changes of the environment: variables to set or to remove.
-    pub(super) env: Vec<(OsString, Option<OsString>)>,
-    pub(super) directory: Option<PathBuf>,
-}
-
-/// The processes that wake an agent, one at a time.
+/// The processes that wake an agent, one at a time. They are started as the agent's own.
 pub(super) struct Waker {
-    command: WakeCommand,
+    program: OsString,
+    /// Changes of the environment: variables to set or to remove.
+    env: Environment,
+    directory: Option<PathBuf>,
     /// The ids of messages that did not begin a turn.
     pub(super) failed: Receiver<String>,
     failures: Sender<String>,
@@ -48,9 +43,9 @@ pub(super) struct Waker {
 }
 
 impl Waker {
-    pub(super) fn new(command: WakeCommand) -> Self {
+    pub(super) fn new(program: OsString, env: Environment, directory: Option<PathBuf>) -> Self {
         let (failures, failed) = bounded(FAILURES_MAX);
-        Self { command, failed, failures, stop: None, threads: Vec::new() }
+        Self { program, env, directory, failed, failures, stop: None, threads: Vec::new() }
     }
 
     /// Starts a process that adds a message's text to the queue of a conversation.
@@ -58,15 +53,15 @@ impl Waker {
         self.threads.retain(|thread| !thread.is_finished());
         let (stop, stopped) = bounded(0);
         self.stop = Some(stop);
-        let mut command = Command::new(&self.command.program);
+        let mut command = Command::new(&self.program);
         command.args(arguments);
-        for (name, value) in &self.command.env {
+        for (name, value) in &self.env {
             match value {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),
             };
         }
-        if let Some(directory) = &self.command.directory {
+        if let Some(directory) = &self.directory {
             command.current_dir(directory);
         }
         let queue = PromptQueue::new(session, text, id.clone());

@@ -38,8 +38,8 @@ pub(crate) fn names(run_directory: &Path) -> Vec<String> {
 /// A connection to a wrapper's control endpoint.
 #[derive(Debug)]
 pub(crate) struct ControlClient {
-    stream: Stream,
-    answers: Receiver<Result<Answer, String>>,
+    pub(in crate::wrap) stream: Stream,
+    pub(in crate::wrap) answers: Receiver<Result<Answer, String>>,
     reader: Option<JoinHandle<()>>,
 }
 
@@ -80,21 +80,23 @@ impl ControlClient {
         request: &Request,
         timeout: Duration,
     ) -> Result<Answer, ControlError> {
-        let mut frame = Vec::new();
-        request.append(&mut frame);
         // A request fits into the system's buffer, so writing fails only if the wrapper has closed
         // the connection. Its last answer may say why.
-        if let Err(error) = (&self.stream).write_all(&frame) {
+        if let Err(error) = self.send(request) {
             tracing::debug!("the wrapper has closed the connection: {error}");
         }
         self.receive(timeout)
     }
 
+    fn send(&self, request: &Request) -> io::Result<()> {
+        let mut frame = Vec::new();
+        request.append(&mut frame);
+        (&self.stream).write_all(&frame)
+    }
+
     /// Tells the wrapper that a hook has printed the text of its answer.
     pub(crate) fn confirm_printed(&self) {
-        let mut frame = Vec::new();
-        Request::Printed.append(&mut frame);
-        if let Err(error) = (&self.stream).write_all(&frame) {
+        if let Err(error) = self.send(&Request::Printed) {
             tracing::debug!("the wrapper does not learn that its text was printed: {error}");
         }
     }
@@ -135,14 +137,6 @@ impl ControlClient {
     /// answer.
     pub(crate) fn await_close(&self, timeout: Duration) {
         while self.answers.recv_timeout(timeout).is_ok() {}
-    }
-
-    pub(in crate::wrap) fn answers(&self) -> &Receiver<Result<Answer, String>> {
-        &self.answers
-    }
-
-    pub(in crate::wrap) fn stream(&self) -> &Stream {
-        &self.stream
     }
 }
 

@@ -71,7 +71,7 @@ pub(in crate::wrap) struct ControlClients {
     server: Option<ControlServer>,
     /// The key of the agent's commands and hooks.
     key: Secret,
-    events: Receiver<(ClientId, ClientEvent)>,
+    pub(in crate::wrap) events: Receiver<(ClientId, ClientEvent)>,
     clients: BTreeMap<ClientId, Client>,
     /// The end of a paste whose client is gone.
     left_keys: Vec<u8>,
@@ -104,15 +104,6 @@ impl ControlClients {
             follows_size,
             is_over: false,
         })
-    }
-
-    pub(in crate::wrap) fn events(&self) -> &Receiver<(ClientId, ClientEvent)> {
-        &self.events
-    }
-
-    /// Goes on without the server's threads, which have panicked.
-    pub(in crate::wrap) fn lose_server(&mut self) {
-        self.events = never();
     }
 
     /// Counts attached terminals.
@@ -331,10 +322,17 @@ impl Client {
         attached: usize,
         agents_key: &Secret,
     ) -> Option<Action> {
+        if let Request::Hook { key, .. } | Request::Take { key, .. } | Request::Count { key, .. } =
+            &request
+        {
+            if key != agents_key {
+                return self.refuse("only the agent's own commands and hooks may ask this");
+            }
+            self.awaits_answer = true;
+        }
         match request {
             Request::Attach { .. } if self.attachment.is_none() && attached >= ATTACHED_MAX => {
-                self.refuse(format!("{attached} terminals show it already: detach one of them"));
-                None
+                self.refuse(format!("{attached} terminals show it already: detach one of them"))
             }
             Request::Attach { drive, columns, rows } => {
                 let size = Size { rows, cols: columns };
@@ -345,18 +343,14 @@ impl Client {
             }
             Request::Resize { columns, rows } => {
                 let Some(attachment) = &mut self.attachment else {
-                    self.refuse("only an attached terminal has a size");
-                    return None;
+                    return self.refuse("only an attached terminal has a size");
                 };
                 attachment.size = Size { rows, cols: columns };
                 self.needs_snapshot = true;
                 let size = clamp(attachment.size);
                 attachment.keystrokes.is_some().then_some(Action::Resize(size))
             }
-            Request::Keys { bytes } => {
-                self.press(now, &bytes.0);
-                None
-            }
+            Request::Keys { bytes } => self.press(now, &bytes.0),
             Request::Hold => Some(Action::Hold(true)),
             Request::Release => Some(Action::Hold(false)),
             Request::Stop => {
@@ -365,44 +359,26 @@ impl Client {
             }
             Request::State => Some(Action::SendState),
             Request::Why => Some(Action::Explain),
-            Request::Hook { key, .. } | Request::Take { key, .. } | Request::Count { key, .. }
-                if key != *agents_key =>
-            {
-                self.refuse("only the agent's own commands and hooks may ask this");
-                None
-            }
-            Request::Hook { report, .. } => {
-                self.awaits_answer = true;
-                Some(Action::Hook(report))
-            }
+            Request::Hook { report, .. } => Some(Action::Hook(report)),
             Request::Printed => {
                 self.is_unconfirmed = false;
                 self.is_closing = true;
                 None
             }
-            Request::Take { id, .. } => {
-                self.awaits_answer = true;
-                Some(Action::Take(id))
-            }
-            Request::Count { to, .. } => {
-                self.awaits_answer = true;
-                Some(Action::Count(to))
-            }
+            Request::Take { id, .. } => Some(Action::Take(id)),
+            Request::Count { to, .. } => Some(Action::Count(to)),
         }
     }
 
-    fn press(&mut self, now: Moment, bytes: &[u8]) {
-        match self.keystrokes() {
-            Some(keys) => {
-                let pressed = keys.keys(now, bytes);
-                self.keys.extend(pressed);
-                self.is_paused = true;
-            }
-            None => {
-                self.handle.accept_keys();
-                self.refuse("a terminal that only views cannot type: attach without --view");
-            }
-        }
+    fn press(&mut self, now: Moment, bytes: &[u8]) -> Option<Action> {
+        let Some(keys) = self.keystrokes() else {
+            self.handle.accept_keys();
+            return self.refuse("a terminal that only views cannot type: attach without --view");
+        };
+        let pressed = keys.keys(now, bytes);
+        self.keys.extend(pressed);
+        self.is_paused = true;
+        None
     }
 
     fn keystrokes(&mut self) -> Option<&mut KeystrokeFilter> {
@@ -428,8 +404,10 @@ impl Client {
         Some(keys)
     }
 
-    fn refuse(&mut self, message: impl Into<String>) {
+    /// Refuses a request, so that the driver has nothing to do.
+    fn refuse(&mut self, message: impl Into<String>) -> Option<Action> {
         self.answer(&Answer::Error { message: message.into() });
+        None
     }
 
     fn answer(&mut self, answer: &Answer) {

@@ -10,7 +10,7 @@ type Answer = Result<Delivery, ClientError>;
 /// The activity that the daemon was told, and the one that it is to be told next.
 pub(super) struct ActivityReports {
     /// The channel of the daemon's next answer; it is never ready while none is awaited.
-    answer: Receiver<Answer>,
+    pub(super) answer: Receiver<Answer>,
     is_awaited: bool,
     /// The latest activity that waits for that answer.
     next: Option<Doing>,
@@ -30,10 +30,6 @@ impl Default for ActivityReports {
 }
 
 impl ActivityReports {
-    pub(super) fn answer(&self) -> &Receiver<Answer> {
-        &self.answer
-    }
-
     /// Notes that the connection has changed: the last answer may be lost, and another daemon may
     /// answer from now on.
     pub(super) fn connected(&mut self, is_connected: bool) {

@@ -1,9 +1,12 @@
 //! The driver's part for clients of the control endpoint.
 
-use super::{Driver, GRACE_STOP, now};
-use crate::wrap::control::{
-    clients::Action,
-    server::{ClientEvent, ClientId},
+use super::{Driver, GRACE_STOP};
+use crate::wrap::{
+    control::{
+        clients::Action,
+        server::{ClientEvent, ClientId},
+    },
+    now,
 };
 use platform::{clock, pty::Pty};
 use protocol::control;
@@ -174,7 +177,7 @@ impl Driver {
         let until = now().plus(GOODBYE_MS);
         while self.clients.is_writing() {
             let left = Duration::from_millis(until.since(now()));
-            let Ok((id, event)) = self.clients.events().recv_timeout(left) else { return };
+            let Ok((id, event)) = self.clients.events.recv_timeout(left) else { return };
             // The command has ended, so no action makes a difference.
             let _ = self.clients.handle(now(), id, event);
             let _ = self.clients.serve(now(), self.side.screen());
