@@ -29,6 +29,7 @@ mod waker;
 use client::{Client, ClientError, WhenAbsent, home};
 use control::{clients::ControlClients, server::ControlEndpoint};
 use driver::{Driver, Finished, HooksGiven, Parts};
+use end_of_input::EndOfInput;
 use foreground::{Foreground, Wrapped};
 use inner_mark::{InnerMarkFinder, InnerMarks};
 use key_file::KeyFile;
@@ -128,7 +129,7 @@ pub(crate) struct Settings {
     pub(crate) brief: bool,
     /// Whether standard input and output are a person's terminal, as [`is_attached`] says.
     pub(crate) attached: bool,
-    /// Whether the command's input ends with the person's; see [`driver::Parts::ends_with_input`].
+    /// Whether the command's input ends with the person's; it is a pipe or a file then.
     pub(crate) ends_with_input: bool,
     /// The person's input.
     pub(crate) keys: Box<dyn Read + Send>,
@@ -327,16 +328,15 @@ fn run_joined(
     let waker = Waker::new(program, env, settings.directory);
     let parts = Parts {
         clients,
-        command: words,
         follower,
         foreground,
         hooks,
         inner_marks: InnerMarkFinder::new(&inner_marks),
         outer_marks,
         waker,
-        ends_with_input: settings.ends_with_input,
+        end_of_input: EndOfInput::new(settings.ends_with_input),
     };
-    let driver = Driver::start(pty, streams, &signals, client, &side, parts);
+    let driver = Driver::start(pty, streams, &signals, client, &side, words, parts);
     let driver = driver.map_err(WrapError::Terminal)?;
     let finished = driver.run();
     drop((run_folder, mcp_folder));
