@@ -5,8 +5,8 @@ use platform::process;
 use protocol::secret::Secret;
 use std::{
     env,
+    error::Error,
     ffi::OsString,
-    fmt,
     fs::File,
     io::{self, Read as _},
     mem,
@@ -66,8 +66,9 @@ fn armed(
     hooks: &Hooks,
     wrapper: &Wrapper<'_>,
     arguments: &[OsString],
-) -> Result<(RunFolder, Armed), NoHooks> {
-    let before = texts(wrapper.hook_command.ok_or(NoHooks::NotWanted)?)?;
+) -> Result<(RunFolder, Armed), Box<dyn Error>> {
+    let command = wrapper.hook_command.ok_or("they are off, or there is no endpoint for them")?;
+    let before = texts(command)?;
     let since = Version::parse(hooks.since_version).expect("versions of ours are valid");
     if wrapper.version.is_none_or(|version| *version < since) {
         return Err(Unarmed::Version(hooks.since_version).into());
@@ -135,37 +136,4 @@ fn read_settings(path: &str, directory: Option<&Path>) -> io::Result<String> {
     }
     File::open(path)?.take(SETTINGS_BYTES_MAX).read_to_string(&mut text)?;
     Ok(text)
-}
-
-/// The reason why a CLI has no hooks.
-#[derive(Debug)]
-enum NoHooks {
-    /// The run is without hooks, or without an endpoint for them.
-    NotWanted,
-    /// The command line gets none.
-    Unarmed(Unarmed),
-    /// The files cannot be written.
-    Files(io::Error),
-}
-
-impl From<Unarmed> for NoHooks {
-    fn from(why: Unarmed) -> Self {
-        Self::Unarmed(why)
-    }
-}
-
-impl From<io::Error> for NoHooks {
-    fn from(error: io::Error) -> Self {
-        Self::Files(error)
-    }
-}
-
-impl fmt::Display for NoHooks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotWanted => f.write_str("they are off, or there is no endpoint for them"),
-            Self::Unarmed(why) => why.fmt(f),
-            Self::Files(error) => error.fmt(f),
-        }
-    }
 }
