@@ -115,20 +115,16 @@ pub(super) struct Injector {
 impl Injector {
     pub(super) fn new(settings: &Settings) -> Self {
         let prompt = settings.brief.clone().filter(|_| settings.recipe.reads == Reads::Text);
-        let (brief, prompt) = match &settings.hooked_brief {
-            Some(hooked) => {
-                let (brief, prompt) = Brief::new(hooked.clone(), prompt);
-                (Some(brief), prompt)
-            }
-            None => (None, prompt),
-        };
+        let hooked = settings.hooked_brief.clone();
+        let brief = hooked.map(|hooked| Brief::new(hooked, prompt.clone()));
+        let typed = prompt.filter(|_| brief.as_ref().is_none_or(Brief::is_typed_at_start));
         Self {
             observer: Observer::new(settings),
             delivering: Delivering::default(),
             text: None,
             rng: ChaCha20Rng::from_seed(settings.seed),
             queue: MessageQueue::default(),
-            notices: Notices::new(prompt),
+            notices: Notices::new(typed),
             brief,
             loop_guard: LoopGuard::new(u32::from_le_bytes(
                 *settings.seed.first_chunk().expect("a seed of 32 bytes"),

@@ -284,10 +284,9 @@ impl TerminalSide {
     }
 
     fn recorded(&mut self, now: Moment, id: TranscriptId, record: Record) {
-        let was_typed_here = match &record {
-            Record::Prompt(text) => self.injector.typed_beginning_of(text),
-            Record::Reply(_) | Record::TurnBegan | Record::TurnOver => false,
-        };
+        let was_typed_here = matches!(
+            &record, Record::Prompt(text) if self.injector.typed_beginning_of(text)
+        );
         self.listener.recorded(now, id, record, was_typed_here);
     }
 

@@ -57,18 +57,14 @@ struct NextText {
 impl Text {
     /// Returns the message, if the text is one that is on its way.
     pub(super) fn message(&self) -> Option<&IncomingMessage> {
-        match &self.content {
-            Some(Content::Message(message)) => Some(message),
-            Some(Content::Notice(_) | Content::Brief) | None => None,
-        }
+        let Some(Content::Message(message)) = &self.content else { return None };
+        Some(message)
     }
 
     /// Ends the delivery, and returns its message.
     pub(super) fn take_message(&mut self) -> Option<IncomingMessage> {
-        match self.content.take() {
-            Some(Content::Message(message)) => Some(message),
-            Some(Content::Notice(_) | Content::Brief) | None => None,
-        }
+        let Some(Content::Message(message)) = self.content.take() else { return None };
+        Some(message)
     }
 }
 

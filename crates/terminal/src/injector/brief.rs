@@ -29,13 +29,15 @@ pub(super) struct Brief {
 }
 
 impl Brief {
-    /// Returns the brief for hooks, and the prompt that is to be typed unless a hook reports
-    /// before. A CLI whose hooks report only at a prompt cannot be waited for, so nothing is typed
-    /// there.
-    pub(super) fn new(text: HookedBrief, prompt: Option<String>) -> (Self, Option<String>) {
-        let typed = prompt.clone().filter(|_| text.begins == Begins::AtStart);
+    pub(super) fn new(text: HookedBrief, prompt: Option<String>) -> Self {
         let (is_turn_unreported, known_to, is_lost) = (false, VecDeque::new(), false);
-        (Self { text, prompt, is_turn_unreported, known_to, is_lost }, typed)
+        Self { text, prompt, is_turn_unreported, known_to, is_lost }
+    }
+
+    /// Whether the prompt is to be typed at the start unless a hook reports before. A CLI whose
+    /// hooks report only at a prompt cannot be waited for, so nothing is typed there.
+    pub(super) fn is_typed_at_start(&self) -> bool {
+        self.text.begins == Begins::AtStart
     }
 
     fn remember(&mut self, conversation: String, hook: Option<Caller>) {

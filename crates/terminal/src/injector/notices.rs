@@ -17,7 +17,7 @@ const TURNS_MAX: u32 = 3;
 const LATER_MS: [u64; 3] = [60_000, 600_000, 3_600_000];
 
 /// Texts of the relay that wait to be typed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Notices {
     /// The brief, which is typed before all other texts.
     pub(super) brief: Option<String>,
@@ -61,14 +61,7 @@ impl Budget {
 
 impl Notices {
     pub(super) fn new(brief: Option<String>) -> Self {
-        Self {
-            brief,
-            is_brief_typed: false,
-            sentences: Vec::new(),
-            omitted: 0,
-            is_turn_used: false,
-            budget: Budget::default(),
-        }
+        Self { brief, ..Self::default() }
     }
 
     /// Leaves the brief to the hooks from now on. Returns whether it was typed since the last call.

@@ -34,6 +34,7 @@ const STILL_MS: u64 = 2000;
 const STILL_UNREPORTED_MS: u64 = 10_000;
 
 /// What is known about the terminal and the agent.
+#[derive(Default)]
 pub(super) struct Observer {
     pub(super) recipe: Recipe,
     /// The program that reads the terminal.
@@ -66,17 +67,8 @@ impl Observer {
     pub(super) fn new(settings: &Settings) -> Self {
         Self {
             recipe: settings.recipe.clone(),
-            reader: Reader::default(),
-            prompts: Prompts::default(),
-            line: InputLine::default(),
-            times: Times::default(),
-            startup: Startup::default(),
             adoption: Adoption::new(settings.transcript),
-            turn: Turn::default(),
-            work: ReportedWork::default(),
-            busy: None,
-            writes: WriteCount::default(),
-            is_held: false,
+            ..Self::default()
         }
     }
 

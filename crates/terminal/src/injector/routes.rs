@@ -345,12 +345,9 @@ fn sentence(message: &Announced) -> String {
     let Announced { from, id, bytes, is_readable } = message;
     let (from, id) = (plain(from), plain(id));
     let id: String = id.chars().take(8).collect();
-    match is_readable {
-        true => format!(
-            "{from} wrote to you (id {id}, {bytes} bytes): `agent-relay read {id}` shows it. "
-        ),
-        false => format!(
-            "{from} wrote to you (id {id}, {bytes} bytes): you get it when your turn is over. "
-        ),
-    }
+    let how = match is_readable {
+        true => format!("`agent-relay read {id}` shows it"),
+        false => "you get it when your turn is over".to_owned(),
+    };
+    format!("{from} wrote to you (id {id}, {bytes} bytes): {how}. ")
 }

@@ -23,10 +23,8 @@ impl Startup {
 
     /// Returns the time at which the empty input line will have been there for long enough.
     pub(super) fn deadline(self, start_ms: u64) -> Option<Moment> {
-        match self {
-            Self::ReadySince(since) => Some(since.plus(start_ms)),
-            Self::NotReady | Self::Complete => None,
-        }
+        let Self::ReadySince(since) = self else { return None };
+        Some(since.plus(start_ms))
     }
 
     /// Notes whether the screen shows an empty input line. `printed_at` is the time of the screen's

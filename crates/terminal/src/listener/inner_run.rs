@@ -7,7 +7,7 @@
 
 use protocol::Moment;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct InnerRun {
     /// The time for which marks may contradict the foreground.
     contradiction_ms: u64,
@@ -21,13 +21,7 @@ pub(crate) struct InnerRun {
 
 impl InnerRun {
     pub(crate) fn new(contradiction_ms: u64) -> Self {
-        Self {
-            contradiction_ms,
-            has_output: false,
-            is_marked: false,
-            has_foreground: false,
-            differs_since: None,
-        }
+        Self { contradiction_ms, ..Self::default() }
     }
 
     /// Whether the output belongs to an inner `run`.

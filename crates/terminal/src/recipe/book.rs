@@ -6,7 +6,13 @@ use crate::{
     keyboard::{Operand, Recognised, is_shell, name_of, operand},
     transcript::Format,
 };
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::{
+    Deserialize, Deserializer,
+    de::{
+        Error as _,
+        value::{self, StrDeserializer},
+    },
+};
 use std::{mem, ops::Range};
 use toml::Table;
 
@@ -93,13 +99,9 @@ pub(super) enum System {
 }
 
 impl System {
-    /// Returns the system's name in [`std::env::consts::OS`].
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Linux => "linux",
-            Self::Macos => "macos",
-            Self::Windows => "windows",
-        }
+    /// Returns the system with this name in [`std::env::consts::OS`].
+    fn named(name: &str) -> Option<Self> {
+        Self::deserialize(StrDeserializer::<value::Error>::new(name)).ok()
     }
 }
 
@@ -228,7 +230,8 @@ impl Entry {
         let Recipe { systems, from, below, .. } = &self.recipe;
         let is_from = |from: &Version| version.is_none_or(|version| version >= from);
         let is_below = |below: &Version| version.is_some_and(|version| version < below);
-        let is_listed = |all: &Vec<System>| all.iter().any(|listed| listed.as_str() == system);
+        let is_listed =
+            |all: &Vec<System>| System::named(system).is_some_and(|it| all.contains(&it));
         systems.as_ref().is_none_or(is_listed)
             && from.as_ref().is_none_or(is_from)
             && below.as_ref().is_none_or(is_below)

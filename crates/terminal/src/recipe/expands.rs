@@ -124,14 +124,8 @@ fn pieces_before_paths(line: &str) -> impl Iterator<Item = &str> {
 }
 
 fn begins_path(text: &str) -> bool {
-    let mut bytes = text.bytes();
-    match bytes.next() {
-        Some(b'/') => true,
-        Some(first) => {
-            first.is_ascii_alphabetic() && bytes.next() == Some(b':') && bytes.next() == Some(b'\\')
-        }
-        None => false,
-    }
+    let drive = text.strip_prefix(|first: char| first.is_ascii_alphabetic());
+    text.starts_with('/') || drive.is_some_and(|rest| rest.starts_with(":\\"))
 }
 
 /// Returns a text without its escaping backslashes.
