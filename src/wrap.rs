@@ -530,7 +530,6 @@ pub(crate) fn extract(
 }
 
 fn json(message: OutgoingMessage) -> String {
-    let mut line = serde_json::Map::new();
     let all = [
         ("to", Some(message.to)),
         ("body", Some(message.body)),
@@ -538,12 +537,8 @@ fn json(message: OutgoingMessage) -> String {
         ("thread", message.thread),
         ("reply", message.reply_to),
     ];
-    for (key, value) in all {
-        if let Some(value) = value {
-            line.insert(key.to_owned(), value.into());
-        }
-    }
-    serde_json::Value::Object(line).to_string()
+    let given = all.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    given.collect::<serde_json::Value>().to_string()
 }
 
 /// Reasons for which a command is not run.

@@ -168,16 +168,11 @@ fn kill(child: &mut Child) -> bool {
         tracing::debug!("the process that wakes the agent is not killed: {error}");
     }
     match child.wait() {
-        Ok(status) if status.success() => true,
-        Ok(status) => {
-            tracing::info!("the process that wakes the agent has ended: {status}");
-            false
-        }
-        Err(error) => {
-            tracing::debug!("the process that wakes the agent is lost: {error}");
-            false
-        }
+        Ok(status) if status.success() => return true,
+        Ok(status) => tracing::info!("the process that wakes the agent has ended: {status}"),
+        Err(error) => tracing::debug!("the process that wakes the agent is lost: {error}"),
     }
+    false
 }
 
 /// Writes lines on a thread that ends with the sender, or with the process. The process may not

@@ -60,7 +60,7 @@ use protocol::{
     control::Explanation,
     name::{self, OPERATOR},
 };
-use recipe::{Book, Recipe, Shown, Spot};
+use recipe::{Recipe, Shown, Spot};
 use transcript::{Record, TranscriptId};
 
 /// The state machine of one wrapper.
@@ -68,42 +68,14 @@ pub struct TerminalSide {
     injector: Injector,
     listener: Listener,
     activity: ActivityWatch,
-    /// Whether a real terminal shows the child's output and answers its queries.
-    is_attached: bool,
     is_connected: bool,
     /// Whether the agent has been told that the relay rejects it for now.
     is_rejection_told: bool,
     /// Whether the child has ended.
     is_child_gone: bool,
-    recipes: Recipes,
+    settings: Settings,
     /// Whether what is due waits for the driver to determine the reader.
     awaits_reader: bool,
-}
-
-/// The recipes for the programs that the command may start.
-struct Recipes {
-    book: Book,
-    system: &'static str,
-    /// The recipe of the command itself.
-    command: Recipe,
-    /// Whether a transcript is followed, whose program stays the one that counts.
-    is_fixed: bool,
-}
-
-impl Recipes {
-    /// Returns the recipe for a program that reads the terminal, if it is not the current one.
-    fn for_reader(&self, reader: &Reader, current: &Recipe) -> Option<Recipe> {
-        match reader {
-            _ if self.is_fixed => None,
-            Reader::Agent(name) if current.name != *name => {
-                Some(self.book.named(name, self.system))
-            }
-            Reader::Shell | Reader::Barred(Obstacle::Shell, _) if current.shows_composer() => {
-                Some(self.command.clone())
-            }
-            _ => None,
-        }
-    }
 }
 
 impl TerminalSide {
@@ -114,16 +86,10 @@ impl TerminalSide {
             injector: Injector::new(settings),
             listener: Listener::new(settings),
             activity: ActivityWatch::default(),
-            is_attached: settings.attached,
             is_connected: false,
             is_rejection_told: false,
             is_child_gone: false,
-            recipes: Recipes {
-                book: settings.book.clone(),
-                system: settings.system,
-                command: settings.recipe.clone(),
-                is_fixed: settings.transcript,
-            },
+            settings: settings.clone(),
             awaits_reader: false,
         }
     }
@@ -140,9 +106,8 @@ impl TerminalSide {
                 self.injector.out.push(Output::Return(message.id, RETURN_MS));
             }
             Input::Delivered(message) => self.injector.deliver(message),
-            Input::Accepted { away: false, .. } => {}
-            Input::Accepted { handle, away: true } => {
-                if let Some(sentence) = self.listener.sent.away(handle) {
+            Input::Accepted { handle, away } => {
+                if let Some(sentence) = self.listener.sent.away(handle).filter(|_| away) {
                     self.injector.notify_later(sentence);
                 }
             }
@@ -267,7 +232,7 @@ impl TerminalSide {
 
     /// Answers the child's queries to its terminal, unless a real terminal answers them.
     fn answer(&mut self) {
-        if self.is_attached || !self.injector.has_room() {
+        if self.settings.attached || !self.injector.has_room() {
             return;
         }
         let answers = self.listener.extractor.screen_mut().take_answers();
@@ -323,8 +288,24 @@ impl TerminalSide {
         }
     }
 
+    /// Returns the recipe for a program that reads the terminal, if it is not the current one. If a
+    /// transcript is followed, its program stays the one that counts.
+    fn recipe_for(&self, reader: &Reader) -> Option<Recipe> {
+        let Settings { book, system, recipe: command, transcript, .. } = &self.settings;
+        match reader {
+            _ if *transcript => None,
+            Reader::Agent(name) if self.recipe().name != *name => Some(book.named(name, system)),
+            Reader::Shell | Reader::Barred(Obstacle::Shell, _)
+                if self.recipe().shows_composer() =>
+            {
+                Some(command.clone())
+            }
+            _ => None,
+        }
+    }
+
     fn reads(&mut self, now: Moment, mut reader: Reader, gathers_lines: bool) {
-        if let Some(recipe) = self.recipes.for_reader(&reader, self.recipe()) {
+        if let Some(recipe) = self.recipe_for(&reader) {
             self.listener.set_recipe(&recipe);
             self.injector.set_recipe(recipe);
         }

@@ -178,13 +178,7 @@ impl Recipe {
 
     /// Returns the texts by which output of commands is told from the agent's words on the grid.
     pub(crate) fn command_output(&self) -> CommandOutput {
-        let Self { output_after_question, output_after_entry, dialog, composer, .. } = self;
-        CommandOutput {
-            after_question: output_after_question.clone(),
-            after_entry: output_after_entry.clone(),
-            dialog: dialog.clone(),
-            composer: composer.clone(),
-        }
+        CommandOutput(self.clone())
     }
 
     /// Whether a line feed is a line break in the text. This holds for composers of several lines,
