@@ -3,16 +3,17 @@
 //! The threads pass connections and requests to the driver, which answers each client through its
 //! [`ClientHandle`]. Only processes of this user may connect, and only a limited number at a time.
 
+use super::read_frames;
 use crate::wrap::threads::spawn;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use platform::{endpoint::Endpoint, lock::Lock, paths, peer::User, transport};
 use protocol::{
     control::{Answer, REQUEST_BYTES_MAX, Request},
-    frame::Decoder,
     name::Name,
 };
 use std::{
     io::{self, Read, Write},
+    mem,
     path::Path,
     sync::Arc,
     thread::JoinHandle,
@@ -248,31 +249,23 @@ impl Drop for Disconnect<'_> {
     }
 }
 
-fn read(
-    id: ClientId,
-    mut stream: &transport::Stream,
-    context: &Context,
-    keys_accepted: &Receiver<()>,
-) {
-    let mut decoder = Decoder::new(REQUEST_BYTES_MAX);
+fn read(id: ClientId, stream: &transport::Stream, context: &Context, keys_accepted: &Receiver<()>) {
     let mut is_checked = false;
-    loop {
-        match stream.read(decoder.space()) {
-            Ok(0) => return,
-            Ok(count) => decoder.filled(count),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return tracing::debug!("cannot read from a control connection: {error}"),
-        }
-        let admitted = if is_checked { Ok(()) } else { check(stream, &context.owner) };
-        is_checked = true;
-        match admitted.and_then(|()| pass_on(id, &mut decoder, context, keys_accepted)) {
-            Ok(true) => {}
-            Ok(false) => return,
-            Err(sentence) => {
-                drop(context.events.send((id, ClientEvent::Rejected(sentence))));
-                return discard(stream);
-            }
-        }
+    let admit = || match mem::replace(&mut is_checked, true) {
+        true => Ok(()),
+        false => check(stream, &context.owner),
+    };
+    let pass_on = |frame: &[u8]| {
+        let request = Request::read(frame)?;
+        let are_keys = matches!(request, Request::Keys { .. });
+        // Sending and receiving fail once the driver has closed the connection.
+        let is_sent = context.events.send((id, ClientEvent::Requested(request))).is_ok();
+        Ok(is_sent && (!are_keys || keys_accepted.recv().is_ok()))
+    };
+    let read = read_frames(stream, "a control connection", REQUEST_BYTES_MAX, admit, pass_on);
+    if let Err(sentence) = read {
+        drop(context.events.send((id, ClientEvent::Rejected(sentence))));
+        discard(stream);
     }
 }
 
@@ -282,31 +275,6 @@ fn check(stream: &transport::Stream, owner: &User) -> Result<(), String> {
         Ok(user) if user == *owner => Ok(()),
         Ok(user) => Err(format!("this wrapper belongs to user {owner}; user {user} cannot use it")),
         Err(error) => Err(format!("the system does not say who you are: {error}")),
-    }
-}
-
-/// Passes all complete requests to the driver. Returns false if the driver has closed the
-/// connection.
-fn pass_on(
-    id: ClientId,
-    decoder: &mut Decoder,
-    context: &Context,
-    keys_accepted: &Receiver<()>,
-) -> Result<bool, String> {
-    loop {
-        let frames = match decoder.take() {
-            Ok(Some(frames)) => frames,
-            Ok(None) => return Ok(true),
-            Err(violation) => return Err(violation.message),
-        };
-        for frame in frames {
-            let request = Request::read(frame)?;
-            let are_keys = matches!(request, Request::Keys { .. });
-            let is_sent = context.events.send((id, ClientEvent::Requested(request))).is_ok();
-            if !is_sent || are_keys && keys_accepted.recv().is_err() {
-                return Ok(false);
-            }
-        }
     }
 }
 
