@@ -66,8 +66,6 @@ pub(crate) struct Settings {
     pub(crate) drive: bool,
     /// The key that detaches.
     pub(crate) detach_key: DetachKey,
-    /// The person's keys.
-    pub(crate) keys: tty::Input,
     /// The person's screen.
     pub(crate) screen: Box<dyn Write>,
 }
@@ -83,11 +81,15 @@ pub(crate) enum Left {
     Stopped,
 }
 
-/// Shows the agent until the person detaches or the command ends, and restores the terminal.
+/// Shows the agent until the person, whose keys are given, detaches or the command ends, and restores the terminal.
 ///
 /// # Errors
 /// If this process has no terminal, or the wrapper refuses or ends without an answer.
-pub(crate) fn attach(control: &ControlClient, settings: Settings) -> Result<Left, ControlError> {
+pub(crate) fn attach(
+    control: &ControlClient,
+    keys: tty::Input,
+    settings: Settings,
+) -> Result<Left, ControlError> {
     let Some(size) = tty::size() else {
         return Err(ControlError::Refused("this terminal does not know its size".into()));
     };
@@ -98,14 +100,10 @@ pub(crate) fn attach(control: &ControlClient, settings: Settings) -> Result<Left
     });
     let _listening = listening.map_err(ControlError::System)?;
     let _raw = RawMode::enter().map_err(ControlError::System)?;
-    let Settings { name, drive, detach_key, keys, screen } = settings;
     let threads = Threads::start(control.stream.clone(), keys).map_err(ControlError::System)?;
     let terminal = AttachedTerminal {
-        name,
-        drive,
-        detach_key,
+        settings,
         threads,
-        screen,
         size,
         // The model serves only to know which of the terminal's modes to undo at the end.
         model: Screen::new(size.cols.into(), size.rows.into()),
@@ -121,11 +119,8 @@ pub(crate) fn attach(control: &ControlClient, settings: Settings) -> Result<Left
 
 /// The state of an attached terminal.
 struct AttachedTerminal {
-    name: String,
-    drive: bool,
-    detach_key: DetachKey,
+    settings: Settings,
     threads: Threads,
-    screen: Box<dyn Write>,
     size: Size,
     model: Screen,
     tail: Tail,
@@ -148,12 +143,10 @@ impl AttachedTerminal {
         signals: &Receiver<Signal>,
     ) -> Result<Left, ControlError> {
         let Size { rows, cols: columns } = self.size;
-        self.send(&Request::Attach { drive: self.drive, columns, rows });
+        self.send(&Request::Attach { drive: self.settings.drive, columns, rows });
         let left = loop {
-            match self.step(answers, signals) {
-                Ok(None) => {}
-                Ok(Some(left)) => break Ok(left),
-                Err(error) => break Err(error),
+            if let Some(left) = self.step(answers, signals).transpose() {
+                break left;
             }
         };
         if left.as_ref().is_ok_and(|left| *left == Left::Detached) {
@@ -195,7 +188,7 @@ impl AttachedTerminal {
             },
             recv(signals) -> signal => match signal {
                 Ok(Signal::Resize) => self.resize(),
-                Ok(Signal::Break) if self.drive => drop(self.press(CTRL_BREAK)?),
+                Ok(Signal::Break) if self.settings.drive => drop(self.press(CTRL_BREAK)?),
                 Ok(Signal::Break) => return Ok(Some(Left::Detached)),
                 // In raw mode, Ctrl-Z is a key.
                 Ok(Signal::Suspend) => {}
@@ -241,8 +234,8 @@ impl AttachedTerminal {
     /// Shows the agent's name and the key that detaches on the last row, for a limited time.
     /// `agent` is the size of the agent's terminal.
     fn notice(&mut self, agent: Size) -> Result<(), ControlError> {
-        let Self { name, detach_key, size, .. } = self;
-        let verb = if self.drive { "attached to" } else { "looking at" };
+        let Settings { name, drive, detach_key, .. } = &self.settings;
+        let (size, verb) = (self.size, if *drive { "attached to" } else { "looking at" });
         let mut text = format!(" {verb} {name}; {detach_key} leaves it running");
         let Size { rows, cols } = agent;
         if rows > size.rows || cols > size.cols {
@@ -265,8 +258,8 @@ impl AttachedTerminal {
 
     /// Passes keys on to the wrapper. Returns true if one of the keys detaches.
     fn press(&mut self, keys: &[u8]) -> Result<bool, ControlError> {
-        let detaches = self.detach_key.find(keys);
-        if !self.drive {
+        let detaches = self.settings.detach_key.find(keys);
+        if !self.settings.drive {
             return Ok(detaches.is_some() || INTERRUPT.find(keys).is_some());
         }
         let keys = &keys[..detaches.unwrap_or(keys.len())];
@@ -331,7 +324,8 @@ impl AttachedTerminal {
 
     /// Writes bytes to the terminal without feeding them to the model.
     fn show(&mut self, bytes: &[u8]) -> Result<(), ControlError> {
-        let written = self.screen.write_all(bytes).and_then(|()| self.screen.flush());
+        let written =
+            self.settings.screen.write_all(bytes).and_then(|()| self.settings.screen.flush());
         written.map_err(ControlError::System)
     }
 }

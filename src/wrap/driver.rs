@@ -283,6 +283,7 @@ impl Driver {
         let takes_keys = wants_keys && !self.parts.clients.is_pasting();
         let keys = if takes_keys { self.channels.keys.clone() } else { never() };
         let printed = if printing { self.channels.printed.clone() } else { never() };
+        let activity_answer = self.activity.answer.clone().unwrap_or_else(never);
         // Unread events fill the client's channel and then the daemon's queue, so senders get BUSY.
         let events = if self.side.wants_messages() { self.events.clone() } else { never() };
         select! {
@@ -305,7 +306,7 @@ impl Driver {
                 // The thread that reads transcripts panicked, which the panic hook reported.
                 Err(_) => self.recorded = never(),
             },
-            recv(self.activity.answer) -> answer => {
+            recv(activity_answer) -> answer => {
                 self.activity.answered(now(), &self.client, answer);
             }
             recv(self.channels.events) -> event => match event {

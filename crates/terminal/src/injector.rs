@@ -414,17 +414,4 @@ fn typed<'a>(history: &'a History, text: Option<&'a Text>) -> Typed<'a> {
 }
 
 #[cfg(test)]
-impl Injector {
-    /// Sets the program that reads the terminal at the start.
-    pub(super) fn assume_reader(&mut self, reader: Reader) {
-        self.observer.reader = reader;
-    }
-
-    /// Skips the wait for the program's start.
-    pub(super) fn assume_started(&mut self) {
-        self.observer.startup = startup::Startup::Complete;
-    }
-}
-
-#[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@ use serde::{
     },
 };
 use std::{mem, ops::Range};
-use toml::Table;
+use toml::{Table, Value};
 
 /// The built-in recipes for programs other than agent CLIs.
 const GENERAL: &str = include_str!("generic.toml");
@@ -23,7 +23,7 @@ const GENERAL: &str = include_str!("generic.toml");
 const GENERIC: &str = "generic";
 
 /// The longest time that a recipe may name, in milliseconds.
-const MS_MAX: u64 = 60_000;
+const MS_MAX: i64 = 60_000;
 
 /// The shortest part of a path that may identify a program, in bytes. Shorter parts would fit too
 /// many paths.
@@ -243,14 +243,9 @@ impl Entry {
         if !keys.contains_key("name") {
             return Err("missing field `name`".to_owned());
         }
-        let times = [
-            ("quiet_ms", recipe.quiet_ms),
-            ("untouched_ms", recipe.untouched_ms),
-            ("start_ms", recipe.start_ms),
-            ("guard_ms", recipe.guard_ms),
-            ("guard_ms_max", recipe.guard_ms_max),
-        ];
-        if let Some((name, _)) = times.iter().find(|(_, ms)| *ms > MS_MAX) {
+        let mut times = ["quiet_ms", "untouched_ms", "start_ms", "guard_ms", "guard_ms_max"].iter();
+        let ms = |name: &str| keys.get(name).and_then(Value::as_integer);
+        if let Some(name) = times.find(|name| ms(name) > Some(MS_MAX)) {
             return Err(format!("{name} must be at most {MS_MAX}"));
         }
         if keys.contains_key("wake_budget") && recipe.wake_budget == 0 {
