@@ -301,8 +301,8 @@ fn run_joined(
         directory,
     };
     let prepared = prepare(&settings, key_file, &side.recipe, &wrapper)?;
-    let CommandLine { command, mut env, run_folder, mcp_folder, no_hooks } = prepared;
-    if run_folder.is_some() && settings.brief {
+    let CommandLine { command, mut env, folder, hooks } = prepared;
+    if hooks.are_given && settings.brief {
         side.hooked_brief = hooked_brief(&side.recipe.name, client.name());
     }
     let inner_marks = InnerMarks::new().map_err(WrapError::Terminal)?;
@@ -323,7 +323,6 @@ fn run_joined(
     let key = key_file.key.clone();
     let clients = ControlClients::start(endpoint, key, size, !settings.attached);
     let clients = clients.map_err(WrapError::Terminal)?;
-    let hooks = HooksGiven::of(&side.recipe.name, run_folder.is_some(), no_hooks);
     let program = command.into_iter().next().unwrap_or_default();
     let waker = Waker::new(program, env, settings.directory);
     let parts = Parts {
@@ -339,7 +338,7 @@ fn run_joined(
     let driver = Driver::start(pty, streams, &signals, client, &side, words, parts);
     let driver = driver.map_err(WrapError::Terminal)?;
     let finished = driver.run();
-    drop((run_folder, mcp_folder));
+    drop(folder);
     if let Some(raw) = raw.filter(|_| finished.is_terminal_stuck) {
         raw.end_at_once();
     }
@@ -397,12 +396,9 @@ struct CommandLine {
     command: Vec<OsString>,
     /// Changes of its environment.
     env: Environment,
-    /// The files that its hooks need, if it has hooks.
-    run_folder: Option<RunFolder>,
-    /// The reason why its CLI has no hooks, if it could have some.
-    no_hooks: Option<String>,
-    /// The files that its MCP server needs, if it has no hooks.
-    mcp_folder: Option<RunFolder>,
+    /// The files that its hooks and its MCP server need.
+    folder: Option<RunFolder>,
+    hooks: HooksGiven,
 }
 
 /// Adds to the command what its recipe asks for, hooks, and our MCP server.
@@ -419,18 +415,19 @@ fn prepare(
     let mut own_arguments = command.split_off(1.min(command.len()));
     let armed = arming::arm(&recipe.name, wrapper, &mut own_arguments, &mut env);
     let (hooks, no_hooks) = armed.map_or_else(|why| (None, Some(why)), |hooks| (hooks, None));
-    let mut mcp_folder = None;
+    let given = HooksGiven::of(&recipe.name, hooks.is_some(), no_hooks);
+    let mut made = None;
     if let Some(server) = &settings.mcp_command {
         let offer = handover::Offer { command: server, variables: &own };
         let (recipe, hooks) = (&recipe.name, hooks.as_ref());
         let words = &mut own_arguments;
-        let made = handover::hand_over(recipe, &offer, wrapper, hooks, words, &mut env);
-        mcp_folder = made.map_err(WrapError::Mcp)?;
+        let handed = handover::hand_over(recipe, &offer, wrapper, hooks, words, &mut env);
+        made = handed.map_err(WrapError::Mcp)?;
     }
     command.append(&mut arguments);
     command.append(&mut own_arguments);
-    let run_folder = hooks.map(|(folder, _)| folder);
-    Ok(CommandLine { command, env, run_folder, mcp_folder, no_hooks })
+    let folder = hooks.map(|(folder, _)| folder).or(made);
+    Ok(CommandLine { command, env, folder, hooks: given })
 }
 
 /// Returns the time of the wrapper's state machines.

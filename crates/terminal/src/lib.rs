@@ -135,7 +135,8 @@ impl TerminalSide {
             Input::NotWoken(id) => self.injector.not_woken(&id),
             Input::Take(caller, id) => {
                 let reads_screen = self.listener.source.reads_screen();
-                self.injector.take(now, caller, id.as_deref(), reads_screen);
+                let taken = self.injector.take(now, id.as_deref(), reads_screen);
+                self.injector.out.push(Output::Taken(caller, taken));
                 self.remember_typed(now);
             }
             Input::Count(caller, to) => {
@@ -252,7 +253,7 @@ impl TerminalSide {
         let was_typed_here = matches!(
             &record, Record::Prompt(text) if self.injector.typed_beginning_of(text)
         );
-        self.listener.recorded(now, id, record, was_typed_here);
+        self.listener.recorded(now, (id, record), was_typed_here);
     }
 
     fn connected(&mut self, now: Moment, is_connected: bool) {

@@ -170,17 +170,11 @@ impl Listener {
         self.read(now, records);
     }
 
-    /// Reads a record that was added to a transcript that may be the child's. `was_typed_here` says
+    /// Reads a record that was added to a transcript that may be the child's. `was_typed` says
     /// that the record is a prompt with a frame that was typed here.
-    pub(super) fn recorded(
-        &mut self,
-        now: Moment,
-        id: TranscriptId,
-        record: Record,
-        was_typed_here: bool,
-    ) {
+    pub(super) fn recorded(&mut self, now: Moment, of: (TranscriptId, Record), was_typed: bool) {
         let screen = self.extractor.screen();
-        let records = self.source.recorded(now, (id, record), was_typed_here, screen);
+        let records = self.source.recorded(now, of, was_typed, screen);
         self.read(now, records);
     }
 

@@ -78,7 +78,7 @@ pub(in crate::wrap) struct ControlEndpoint {
     listener: Arc<transport::Listener>,
     owner: User,
     /// Ensures that one wrapper at a time binds the endpoint.
-    lock: Lock,
+    _lock: Lock,
 }
 
 impl ControlEndpoint {
@@ -94,17 +94,16 @@ impl ControlEndpoint {
         })?;
         // The endpoint is guarded, since a client can type into the agent's terminal.
         let listener = Arc::new(transport::Listener::bind_guarded(&endpoint)?);
-        Ok(Self { listener, owner: User::me()?, lock })
+        Ok(Self { listener, owner: User::me()?, _lock: lock })
     }
 }
 
 /// The running threads of an endpoint.
 pub(in crate::wrap) struct ControlServer {
     pub(super) events: Receiver<(ClientId, ClientEvent)>,
-    listener: Arc<transport::Listener>,
+    endpoint: ControlEndpoint,
     stop: Sender<()>,
     acceptor: JoinHandle<Vec<Connection>>,
-    lock: Lock,
 }
 
 /// A connection, and the thread that reads from it.
@@ -115,24 +114,23 @@ impl ControlServer {
     pub(super) fn start(endpoint: ControlEndpoint) -> io::Result<Self> {
         let (sender, events) = bounded(EVENTS_MAX);
         let (stop, stopped) = bounded(0);
-        let ControlEndpoint { listener, owner, lock } = endpoint;
-        let accepting = Arc::clone(&listener);
-        let context = Context { events: sender, owner };
-        let acceptor = spawn("control accept", move || accept(&accepting, &stopped, &context))?;
-        Ok(Self { events, listener, stop, acceptor, lock })
+        let listener = Arc::clone(&endpoint.listener);
+        let context = Context { events: sender, owner: endpoint.owner.clone() };
+        let acceptor = spawn("control accept", move || accept(&listener, &stopped, &context))?;
+        Ok(Self { events, endpoint, stop, acceptor })
     }
 
     /// Unbinds the endpoint, then closes all connections, so that a client whose connection ends
     /// finds no endpoint. `handles` are the handles of all open connections.
     pub(super) fn stop(self, handles: impl IntoIterator<Item = ClientHandle>) {
-        let Self { events, listener, stop, acceptor, lock } = self;
+        let Self { events, endpoint, stop, acceptor } = self;
         drop(stop);
-        listener.stop();
+        endpoint.listener.stop();
         let connections = acceptor.join().unwrap_or_else(|_| {
             tracing::error!("the thread that accepts control connections panicked");
             Vec::new()
         });
-        drop((listener, lock));
+        drop(endpoint);
         handles.into_iter().for_each(drop);
         for (stream, _) in &connections {
             stream.hang_up();

@@ -134,6 +134,7 @@ impl Observation<'_> {
             Some(source) => (true, source),
             None => (false, Source::Screen),
         };
+        let text = self.text.map_or_else(|| "none".to_owned(), TextFacts::words);
         let busy = self.shown.busy.as_deref().unwrap_or("none").trim().to_owned();
         let fact = |name: &str, value, source: Source| {
             let source = format!("{source:?}").to_ascii_lowercase();
@@ -160,11 +161,7 @@ impl Observation<'_> {
             fact("screen is being painted", yes(self.is_synchronizing), Source::Screen),
             fact("prompts are recorded", yes(self.records_prompts), Source::Transcript),
             fact("terminal takes all", yes(!self.has_unwritten), Source::Relay),
-            fact(
-                "last text",
-                self.text.map_or_else(|| "none".to_owned(), TextFacts::words),
-                Source::Relay,
-            ),
+            fact("last text", text, Source::Relay),
         ]
     }
 }

@@ -237,8 +237,8 @@ impl Observer {
     ) {
         let shows_composer = self.recipe.shows_composer();
         if shows_composer {
-            let (printed_at, start_ms) = (self.times.printed, self.recipe.start_ms);
-            self.startup.observe(now, form.is_ok(), printed_at, start_ms);
+            let ready_since = form.is_ok().then(|| self.times.printed.unwrap_or(now));
+            self.startup.observe(now, ready_since, self.recipe.start_ms);
         }
         let Some(form) = form.ok().filter(|_| self.is_started()) else { return };
         self.adoption.expire(now, history);

@@ -10,6 +10,11 @@ const MESSAGES_MAX: usize = 1000;
 /// The number of an id's first characters that an agent is shown.
 const SHOWN_ID: usize = 8;
 
+/// The most messages that one command of the agent's reads, and their most bytes. CLIs shorten a
+/// tool's long result.
+const READ_MESSAGES_MAX: usize = 16;
+const READ_BYTES_MAX: usize = 8 << 10;
+
 /// The number of bytes of bodies at which the queue is full.
 const BYTES_MAX: usize = 16 << 20;
 
@@ -105,16 +110,10 @@ impl MessageQueue {
         Some(message)
     }
 
-    /// Removes messages for a command that shows at most so many messages, and so many bytes of
-    /// them: the one whose id begins with `prefix`, after the older ones of its sender, or the next
-    /// ones. If they are too many or too long, the first ones are removed, but none behind one of
-    /// the same sender that stays.
-    pub(super) fn take(
-        &mut self,
-        prefix: Option<&str>,
-        messages_max: usize,
-        bytes_max: usize,
-    ) -> Vec<IncomingMessage> {
+    /// Removes messages for a command that shows them: the one whose id begins with `prefix`, after
+    /// the older ones of its sender, or the next ones. If they are too many or too long, the first
+    /// ones are removed, but none behind one of the same sender that stays.
+    pub(super) fn take(&mut self, prefix: Option<&str>) -> Vec<IncomingMessage> {
         let last = prefix.and_then(|prefix| self.find_only(prefix));
         if prefix.is_some() && last.is_none() {
             return Vec::new();
@@ -125,7 +124,8 @@ impl MessageQueue {
             if last.is_some_and(|last| last.from != message.from) {
                 continue;
             }
-            let fits = ids.len() < messages_max && bytes + message.body.len() <= bytes_max;
+            let is_next = ids.len() < READ_MESSAGES_MAX;
+            let fits = is_next && bytes + message.body.len() <= READ_BYTES_MAX;
             if fits && !staying.contains(&message.from.as_str()) {
                 bytes += message.body.len();
                 ids.push(message.id.clone());
@@ -157,14 +157,14 @@ impl MessageQueue {
     }
 
     /// Returns the messages that the agent was not told of, and notes that it is told of them. A
-    /// message of more than so many bytes is not readable, nor one whose id is no word for a
-    /// command, nor one behind them of the same sender.
-    pub(super) fn announce(&mut self, bytes_max: usize) -> Vec<Announced> {
+    /// message that is too long is not readable, nor one whose id is no word for a command, nor one
+    /// behind them of the same sender.
+    pub(super) fn announce(&mut self) -> Vec<Announced> {
         let (mut announced, mut staying) = (Vec::new(), Vec::new());
         for waiting in &mut self.waiting {
             let IncomingMessage { from, id, body, .. } = &waiting.message;
             let is_typable = id.bytes().take(SHOWN_ID).all(|byte| byte.is_ascii_hexdigit());
-            let is_readable = is_typable && body.len() <= bytes_max && !staying.contains(from);
+            let is_readable = is_typable && body.len() <= READ_BYTES_MAX && !staying.contains(from);
             if !is_readable {
                 staying.push(from.clone());
             }

@@ -29,11 +29,6 @@ use std::collections::VecDeque;
 /// a hook begins a turn with it.
 const BARRED_MS: u64 = 1000;
 
-/// The most messages that one command of the agent's reads, and their most bytes. CLIs shorten a
-/// tool's long result.
-const READ_MESSAGES_MAX: usize = 16;
-const READ_BYTES_MAX: usize = 8 << 10;
-
 /// The most messages of which the agent is told at once.
 const ANNOUNCED_MAX: usize = 5;
 
@@ -142,7 +137,7 @@ impl Injector {
         if self.observer.is_held {
             return None;
         }
-        let announced = self.queue.announce(READ_BYTES_MAX);
+        let announced = self.queue.announce();
         let notices = self.notices.take_own();
         let mut text: String = announced.iter().take(ANNOUNCED_MAX).map(sentence).collect();
         match announced.len().saturating_sub(ANNOUNCED_MAX) {
@@ -163,20 +158,13 @@ impl Injector {
 
     /// Hands messages to a command of the agent's: the one whose id begins with `prefix`, with the
     /// older ones of its sender, or as many as one command shows.
-    pub(crate) fn take(
-        &mut self,
-        now: Moment,
-        caller: Caller,
-        prefix: Option<&str>,
-        reads_screen: bool,
-    ) {
+    pub(crate) fn take(&mut self, now: Moment, prefix: Option<&str>, reads_screen: bool) -> Taken {
         if let Some(taken) = self.unreadable(prefix) {
-            return self.out.push(Output::Taken(caller, taken));
+            return taken;
         }
-        let messages = self.queue.take(prefix, READ_MESSAGES_MAX, READ_BYTES_MAX);
+        let messages = self.queue.take(prefix);
         if messages.is_empty() {
-            let too_long = Taken::Unreadable(Unreadable::Long);
-            return self.out.push(Output::Taken(caller, too_long));
+            return Taken::Unreadable(Unreadable::Long);
         }
         let hand_over = |message| self.hand_over(now, message, Route::Read, reads_screen);
         let mut texts: Vec<_> = messages.into_iter().map(hand_over).collect();
@@ -185,7 +173,7 @@ impl Injector {
                 "These messages came before {prefix}. Run `agent-relay read {prefix}` once more."
             ));
         }
-        self.out.push(Output::Taken(caller, Taken::Text(texts.join("\n"))));
+        Taken::Text(texts.join("\n"))
     }
 
     /// Returns why the message whose id begins with `prefix`, or any message, cannot be read now.
