@@ -114,12 +114,10 @@ fn settings_text(argument: &str, directory: Option<&Path>) -> Result<String, Una
     read_settings(argument, directory).map_err(|_| Unarmed::Settings)
 }
 
-/// Returns the text of a file of defaults; `None` if there is no such file.
-pub(super) fn read_if_there(
-    path: &str,
-    directory: Option<&Path>,
-) -> Result<Option<String>, Unarmed> {
-    match read_settings(path, directory) {
+/// Returns the text of a file of defaults, whose path is relative to `base`; `None` if there is no
+/// such file.
+pub(super) fn read_if_there(path: &str, base: Option<&Path>) -> Result<Option<String>, Unarmed> {
+    match read_settings(path, base) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(_) => Err(Unarmed::Defaults),

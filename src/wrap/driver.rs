@@ -307,7 +307,7 @@ impl Driver {
                 Err(_) => self.recorded = never(),
             },
             recv(activity_answer) -> answer => {
-                self.activity.answered(now(), &self.client, answer);
+                self.activity.answered(now(), &self.client, answer.ok());
             }
             recv(self.channels.events) -> event => match event {
                 Ok(event) => self.thread_event(event),

@@ -97,11 +97,7 @@ impl Waker {
 }
 
 /// Runs the process. Returns whether the prompt has begun a turn, or may have.
-fn exchange(
-    mut command: Command,
-    mut queue: PromptQueue,
-    stopped: &Receiver<()>,
-) -> io::Result<bool> {
+fn exchange(mut command: Command, mut queue: PromptQueue, stop: &Receiver<()>) -> io::Result<bool> {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let (input, output) = (child.stdin.take(), child.stdout.take());
@@ -114,7 +110,7 @@ fn exchange(
             return Err(error);
         }
     };
-    let has_begun = converse(&mut queue, &input, &lines, stopped);
+    let has_begun = converse(&mut queue, &input, &lines, stop);
     drop(input);
     let has_failed = !end(&mut child, &lines);
     // A process that has failed before its first answer has added nothing.

@@ -118,41 +118,33 @@ impl ControlClients {
         id: ClientId,
         event: ClientEvent,
     ) -> Option<Action> {
-        if let ClientEvent::Connected(handle) = event {
-            if !self.is_over {
+        match event {
+            ClientEvent::Connected(handle) if !self.is_over => {
                 self.clients.insert(id, Client::new(now, handle));
             }
-            return None;
-        }
-        let (attached, size, follows_size) = (self.attached(), self.size, self.follows_size);
-        let client = self.clients.get_mut(&id)?;
-        match event {
-            ClientEvent::Connected(_) => None,
+            ClientEvent::Connected(_) => {}
             ClientEvent::Requested(request) => {
+                let (attached, size) = (self.attached(), self.size);
+                let client = self.clients.get_mut(&id)?;
                 client.requested_at = now;
-                let action = client.handle(now, request, attached, &self.key);
-                match action {
-                    Some(Action::Resize(wanted)) if !follows_size || wanted == size => None,
-                    action => action,
-                }
+                return match client.handle(now, request, attached, &self.key)? {
+                    Action::Resize(wanted) if !self.follows_size || wanted == size => None,
+                    action => Some(action),
+                };
             }
             ClientEvent::Rejected(message) => {
+                let client = self.clients.get_mut(&id)?;
                 client.refuse(message);
-                client.is_closing = true;
-                client.awaits_end = false;
-                None
+                (client.is_closing, client.awaits_end) = (true, false);
             }
-            ClientEvent::Written => {
-                client.writing_since = None;
-                None
-            }
+            ClientEvent::Written => self.clients.get_mut(&id)?.writing_since = None,
             ClientEvent::Disconnected => {
-                let is_lost = client.is_unconfirmed;
+                let client = self.clients.remove(&id)?;
                 self.left_keys.extend_from_slice(client.end_of_paste());
-                self.clients.remove(&id);
-                is_lost.then_some(Action::HookUnconfirmed)
+                return client.is_unconfirmed.then_some(Action::HookUnconfirmed);
             }
         }
+        None
     }
 
     /// Treats as keys the bytes that looked like the beginning of a terminal's answer but did not

@@ -6,7 +6,13 @@
 use super::read_frames;
 use crate::wrap::threads::spawn;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
-use platform::{endpoint::Endpoint, lock::Lock, paths, peer::User, transport};
+use platform::{
+    endpoint::Endpoint,
+    lock::Lock,
+    paths,
+    peer::User,
+    transport::{Listener, Stream},
+};
 use protocol::{
     control::{Answer, REQUEST_BYTES_MAX, Request},
     name::Name,
@@ -51,7 +57,7 @@ pub(in crate::wrap) enum ClientEvent {
 pub(in crate::wrap) struct ClientHandle {
     batches: Sender<Vec<u8>>,
     accepted: Sender<()>,
-    stream: transport::Stream,
+    stream: Stream,
 }
 
 impl ClientHandle {
@@ -75,7 +81,7 @@ impl ClientHandle {
 
 /// A bound control endpoint.
 pub(in crate::wrap) struct ControlEndpoint {
-    listener: Arc<transport::Listener>,
+    listener: Arc<Listener>,
     owner: User,
     /// Ensures that one wrapper at a time binds the endpoint.
     _lock: Lock,
@@ -93,7 +99,7 @@ impl ControlEndpoint {
             io::Error::new(io::ErrorKind::AddrInUse, words)
         })?;
         // The endpoint is guarded, since a client can type into the agent's terminal.
-        let listener = Arc::new(transport::Listener::bind_guarded(&endpoint)?);
+        let listener = Arc::new(Listener::bind_guarded(&endpoint)?);
         Ok(Self { listener, owner: User::me()?, _lock: lock })
     }
 }
@@ -107,7 +113,7 @@ pub(in crate::wrap) struct ControlServer {
 }
 
 /// A connection, and the thread that reads from it.
-type Connection = (transport::Stream, JoinHandle<()>);
+type Connection = (Stream, JoinHandle<()>);
 
 impl ControlServer {
     /// Begins to accept connections.
@@ -153,11 +159,7 @@ struct Context {
 }
 
 /// Accepts connections until the server is stopped. Returns the connections that are still open.
-fn accept(
-    listener: &transport::Listener,
-    stopped: &Receiver<()>,
-    context: &Context,
-) -> Vec<Connection> {
+fn accept(listener: &Listener, stopped: &Receiver<()>, context: &Context) -> Vec<Connection> {
     let mut connections: Vec<Connection> = Vec::new();
     for id in 0.. {
         let connection = listener.accept().and_then(|stream| {
@@ -187,7 +189,7 @@ fn accept(
 }
 
 /// Tells a client that there are too many, and closes its connection.
-fn refuse(mut stream: &transport::Stream) {
+fn refuse(mut stream: &Stream) {
     let message = format!(
         "{CLIENTS_MAX} terminals and commands are connected to this agent: detach one, or try again"
     );
@@ -205,7 +207,7 @@ fn join(thread: JoinHandle<()>) {
 }
 
 /// Starts a connection's two threads. Returns the reader, which joins the writer.
-fn start(id: ClientId, stream: transport::Stream, context: Context) -> io::Result<JoinHandle<()>> {
+fn start(id: ClientId, stream: Stream, context: Context) -> io::Result<JoinHandle<()>> {
     let (batches, to_write) = bounded::<Vec<u8>>(1);
     let (out, written) = (stream.clone(), context.events.clone());
     let writer = spawn("control writer", move || {
@@ -247,7 +249,7 @@ impl Drop for Disconnect<'_> {
     }
 }
 
-fn read(id: ClientId, stream: &transport::Stream, context: &Context, keys_accepted: &Receiver<()>) {
+fn read(id: ClientId, stream: &Stream, context: &Context, keys_accepted: &Receiver<()>) {
     let mut is_checked = false;
     let admit = || match mem::replace(&mut is_checked, true) {
         true => Ok(()),
@@ -268,7 +270,7 @@ fn read(id: ClientId, stream: &transport::Stream, context: &Context, keys_accept
 }
 
 /// Checks that the client runs as the wrapper's user, before its first request is decoded.
-fn check(stream: &transport::Stream, owner: &User) -> Result<(), String> {
+fn check(stream: &Stream, owner: &User) -> Result<(), String> {
     match stream.peer() {
         Ok(user) if user == *owner => Ok(()),
         Ok(user) => Err(format!("this wrapper belongs to user {owner}; user {user} cannot use it")),
@@ -277,7 +279,7 @@ fn check(stream: &transport::Stream, owner: &User) -> Result<(), String> {
 }
 
 /// Discards further requests, so that the client can read its error before the close.
-fn discard(mut stream: &transport::Stream) {
+fn discard(mut stream: &Stream) {
     let mut scratch = [0; 4096];
     while matches!(stream.read(&mut scratch), Ok(count) if count > 0) {}
 }

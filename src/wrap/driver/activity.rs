@@ -1,7 +1,7 @@
 //! Reports of the agent's activity to the daemon, one at a time.
 
 use client::{Client, ClientError, Delivery};
-use crossbeam_channel::{Receiver, RecvError};
+use crossbeam_channel::Receiver;
 use protocol::{Moment, code::NackCode, payload::Nack, relay::ActivityRequest};
 use terminal::Doing;
 
@@ -51,14 +51,9 @@ impl ActivityReports {
     }
 
     /// Handles the daemon's answer.
-    pub(super) fn answered(
-        &mut self,
-        now: Moment,
-        client: &Client,
-        answer: Result<Answer, RecvError>,
-    ) {
+    pub(super) fn answered(&mut self, now: Moment, client: &Client, answer: Option<Answer>) {
         self.answer = None;
-        if let Ok(Err(error)) = answer {
+        if let Some(Err(error)) = answer {
             tracing::info!("the daemon does not take the report of what the agent does: {error}");
             // An older daemon does not know the request. Other refusals pass.
             self.is_off = matches!(&error, ClientError::Refused(nack) if is_final(nack));
