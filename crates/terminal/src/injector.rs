@@ -29,13 +29,12 @@ mod waiting;
 mod write_count;
 
 use super::{
-    activity::Look,
     frame::Entry,
     input::IncomingMessage,
     keyboard::Reader,
     obstacle::Obstacle,
     output::{Output, Progress, RETURN_MS, State},
-    recipe::{Reads, Recipe, Shown, Spot, Typed},
+    recipe::{Reads, Shown, Spot, Typed},
     screen::Screen,
     settings::Settings,
 };
@@ -91,7 +90,7 @@ pub(super) struct TypedFrame {
 
 /// Brings texts to the agent.
 pub(super) struct Injector {
-    observer: Observer,
+    pub(super) observer: Observer,
     delivering: Delivering,
     /// The text on its way, or the last one.
     text: Option<Text>,
@@ -103,7 +102,7 @@ pub(super) struct Injector {
     loop_guard: LoopGuard,
     hooks: HookRoutes,
     kept_keys: KeptKeys,
-    history: History,
+    pub(super) history: History,
     /// The time of the next attempt at an action that becomes possible without any input.
     retry_at: Option<Moment>,
     /// The actions that follow from the current input so far.
@@ -136,11 +135,6 @@ impl Injector {
             out: Vec::new(),
             typed: Vec::new(),
         }
-    }
-
-    /// Notes the time of the first input. Later calls have no effect.
-    pub(super) fn start(&mut self, now: Moment) {
-        self.observer.times.started.get_or_insert(now);
     }
 
     /// Returns the time at which the next tick is due.
@@ -213,14 +207,6 @@ impl Injector {
         }
     }
 
-    pub(super) fn reader(&self) -> &Reader {
-        &self.observer.reader
-    }
-
-    pub(super) fn recipe(&self) -> &Recipe {
-        &self.observer.recipe
-    }
-
     /// Returns the terminal side's state, of which only the injector's part is filled in.
     pub(super) fn state(&self) -> State {
         let (held, typed) = (self.observer.is_held, self.history.count);
@@ -271,11 +257,6 @@ impl Injector {
         self.hooks.leases.find(prefix).or_else(|| self.history.find_typed(prefix))
     }
 
-    /// Whether a recorded prompt begins with a frame that was typed here.
-    pub(super) fn typed_beginning_of(&self, prompt: &str) -> bool {
-        self.history.typed_beginning_of(prompt)
-    }
-
     /// Notes that the child has printed; `screen` contains the output.
     pub(super) fn printed(&mut self, now: Moment, screen: &Screen) {
         self.retry_at = None;
@@ -294,10 +275,6 @@ impl Injector {
         if let Delivering::Settling { since, .. } = &mut self.delivering {
             *since = now.min(*since);
         }
-    }
-
-    pub(super) fn set_recipe(&mut self, recipe: Recipe) {
-        self.observer.recipe = recipe;
     }
 
     /// Handles a delivery, which may be a redelivery of a known message.
@@ -387,11 +364,6 @@ impl Injector {
             self.note_turn_for_brief();
         }
         has_ended
-    }
-
-    /// Looks at the screen and the foreground for signs of what the agent does.
-    pub(super) fn look(&self, now: Moment, view: &View<'_>) -> Look {
-        self.observer.look(now, view)
     }
 
     /// Notes the end of the agent's turn.

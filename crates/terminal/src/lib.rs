@@ -96,7 +96,7 @@ impl TerminalSide {
 
     /// Handles one input, and appends the driver's next actions to `out`.
     pub fn handle(&mut self, now: Moment, input: Input<'_>, out: &mut Vec<Output>) {
-        self.injector.start(now);
+        self.injector.observer.times.started.get_or_insert(now);
         self.listener.source.start(now);
         match input {
             Input::Printed(bytes) => self.printed(now, bytes),
@@ -182,13 +182,13 @@ impl TerminalSide {
     /// Returns the program that reads the terminal, as known from the last [`Input::Reads`].
     #[must_use]
     pub fn reader(&self) -> &Reader {
-        self.injector.reader()
+        &self.injector.observer.reader
     }
 
     /// Returns the recipe of the program that reads the terminal.
     #[must_use]
     pub fn recipe(&self) -> &Recipe {
-        self.injector.recipe()
+        &self.injector.observer.recipe
     }
 
     /// Returns the screen that the child has painted.
@@ -251,7 +251,7 @@ impl TerminalSide {
 
     fn recorded(&mut self, now: Moment, id: TranscriptId, record: Record) {
         let was_typed_here = matches!(
-            &record, Record::Prompt(text) if self.injector.typed_beginning_of(text)
+            &record, Record::Prompt(text) if self.injector.history.typed_beginning_of(text)
         );
         self.listener.recorded(now, (id, record), was_typed_here);
     }
@@ -308,7 +308,7 @@ impl TerminalSide {
     fn reads(&mut self, now: Moment, mut reader: Reader, gathers_lines: bool) {
         if let Some(recipe) = self.recipe_for(&reader) {
             self.listener.set_recipe(&recipe);
-            self.injector.set_recipe(recipe);
+            self.injector.observer.recipe = recipe;
         }
         // An editor that the agent started has just ended, or the agent does not read yet.
         if gathers_lines && matches!(reader, Reader::Agent(_)) && self.recipe().raw_mode {
@@ -348,13 +348,13 @@ impl TerminalSide {
         if self.activity.wants_look(now) {
             let spot = Spot::of(self.listener.screen());
             let shown = self.injector.shown(&spot);
-            let look = self.injector.look(now, &view(&self.listener, &spot, &shown));
+            let look = self.injector.observer.look(now, &view(&self.listener, &spot, &shown));
             self.activity.look(now, look);
         }
     }
 
     fn tick(&mut self, now: Moment) {
-        self.injector.settle_keys(now);
+        self.injector.observer.settle_keys(now);
         self.listener.settle_inner_run(now);
         self.pass_on(now);
         let mut found = self.listener.tick(now);
@@ -367,7 +367,7 @@ impl TerminalSide {
             self.injector.end_turn();
             self.listener.end_turn(now, &mut found);
         }
-        self.listener.settle(now, found, &self.injector.recipe().name);
+        self.listener.settle(now, found, &self.injector.observer.recipe.name);
         self.pass_on(now);
         let seen = view(&self.listener, &spot, &shown);
         if self.injector.end_work_if_idle(now, &seen) {

@@ -14,7 +14,7 @@ const SENDERS_MAX: usize = 256;
 
 /// A bounded memory of typed texts.
 #[derive(Debug, Default)]
-pub(super) struct History {
+pub(crate) struct History {
     /// Ids of deliveries that were submitted, oldest first.
     typed: VecDeque<String>,
     /// The number of messages submitted so far.
@@ -63,7 +63,7 @@ impl History {
     }
 
     /// Whether a prompt begins with a frame that was typed here and is not confirmed yet.
-    pub(super) fn typed_beginning_of(&self, prompt: &str) -> bool {
+    pub(crate) fn typed_beginning_of(&self, prompt: &str) -> bool {
         let begins =
             |frame: &UnconfirmedFrame| prompt.starts_with(&format!("[relay {} from ", frame.hex));
         self.unconfirmed.iter().any(begins)

@@ -48,11 +48,6 @@ impl Injector {
         is_submitted
     }
 
-    /// Ends an escape sequence that did not continue in time.
-    pub(crate) fn settle_keys(&mut self, now: Moment) {
-        self.observer.settle_keys(now);
-    }
-
     /// Passes the person's keys on from now on although a text is on its way, or keeps them back.
     pub(super) fn pass_keys_on(&mut self, passes: bool) {
         if let Some(text) = &mut self.text {

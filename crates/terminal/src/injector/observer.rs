@@ -35,13 +35,13 @@ const STILL_UNREPORTED_MS: u64 = 10_000;
 
 /// What is known about the terminal and the agent.
 #[derive(Default)]
-pub(super) struct Observer {
-    pub(super) recipe: Recipe,
+pub(crate) struct Observer {
+    pub(crate) recipe: Recipe,
     /// The program that reads the terminal.
-    pub(super) reader: Reader,
+    pub(crate) reader: Reader,
     prompts: Prompts,
     pub(super) line: InputLine,
-    pub(super) times: Times,
+    pub(crate) times: Times,
     pub(super) startup: Startup,
     pub(super) adoption: Adoption,
     pub(super) turn: Turn,
@@ -55,8 +55,8 @@ pub(super) struct Observer {
 
 /// The times of what has happened last.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Times {
-    pub(super) started: Option<Moment>,
+pub(crate) struct Times {
+    pub(crate) started: Option<Moment>,
     pub(super) printed: Option<Moment>,
     /// The person's last key.
     pub(super) key: Option<Moment>,
@@ -203,7 +203,7 @@ impl Observer {
 
     /// Ends an escape sequence that did not continue in time. Its bytes count as a key that was
     /// pressed when the ESC arrived.
-    pub(super) fn settle_keys(&mut self, now: Moment) {
+    pub(crate) fn settle_keys(&mut self, now: Moment) {
         let pressed_at = self.line.expire_unfinished(now);
         self.times.key = self.times.key.max(pressed_at);
     }
@@ -272,7 +272,7 @@ impl Observer {
     }
 
     /// Looks at the screen and the foreground for signs of what the agent does.
-    pub(super) fn look(&self, now: Moment, view: &View<'_>) -> Look {
+    pub(crate) fn look(&self, now: Moment, view: &View<'_>) -> Look {
         let at_work = match () {
             () if self.work.is_at_work => Some(ActivitySource::Hooks),
             () if self.is_recorded(view) => Some(ActivitySource::Screen),
