@@ -103,6 +103,8 @@ pub(crate) fn attach(
     let threads = Threads::start(control.stream.clone(), keys).map_err(ControlError::System)?;
     let terminal = AttachedTerminal {
         settings,
+        answers: control.answers.clone(),
+        signals,
         threads,
         size,
         // The model serves only to know which of the terminal's modes to undo at the end.
@@ -114,12 +116,14 @@ pub(crate) fn attach(
         due: Some(now().plus(SNAPSHOT_MS)),
         outer_marks: InnerMarks::of_outer_run(),
     };
-    terminal.run(&control.answers, &signals)
+    terminal.run()
 }
 
 /// The state of an attached terminal.
 struct AttachedTerminal {
     settings: Settings,
+    answers: Receiver<Result<Answer, String>>,
+    signals: Receiver<Signal>,
     threads: Threads,
     size: Size,
     model: Screen,
@@ -137,15 +141,11 @@ struct AttachedTerminal {
 }
 
 impl AttachedTerminal {
-    fn run(
-        mut self,
-        answers: &Receiver<Result<Answer, String>>,
-        signals: &Receiver<Signal>,
-    ) -> Result<Left, ControlError> {
+    fn run(mut self) -> Result<Left, ControlError> {
         let Size { rows, cols: columns } = self.size;
         self.send(&Request::Attach { drive: self.settings.drive, columns, rows });
         let left = loop {
-            if let Some(left) = self.step(answers, signals).transpose() {
+            if let Some(left) = self.step().transpose() {
                 break left;
             }
         };
@@ -165,14 +165,10 @@ impl AttachedTerminal {
     }
 
     /// Waits for the next event and handles it. Returns the reason to leave, if there is one.
-    fn step(
-        &mut self,
-        answers: &Receiver<Result<Answer, String>>,
-        signals: &Receiver<Signal>,
-    ) -> Result<Option<Left>, ControlError> {
+    fn step(&mut self) -> Result<Option<Left>, ControlError> {
         let left_ms = self.due.map_or(IDLE_MS, |due| due.since(now()));
         select! {
-            recv(answers) -> answer => match answer {
+            recv(self.answers) -> answer => match answer {
                 Ok(answer) => return self.receive(client::check(answer)?),
                 Err(_) => return Err(ControlError::Ended),
             },
@@ -186,7 +182,7 @@ impl AttachedTerminal {
                 // The writer has ended; the last answers, or the end of the connection, follow.
                 Err(_) => self.threads.sent = never(),
             },
-            recv(signals) -> signal => match signal {
+            recv(self.signals) -> signal => match signal {
                 Ok(Signal::Resize) => self.resize(),
                 Ok(Signal::Break) if self.settings.drive => drop(self.press(CTRL_BREAK)?),
                 Ok(Signal::Break) => return Ok(Some(Left::Detached)),

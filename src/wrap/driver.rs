@@ -582,17 +582,15 @@ impl Driver {
         match signal {
             Signal::HangUp => self.end_command(GRACE_GONE),
             Signal::Stop => self.end_command(GRACE_STOP),
-            Signal::Resize => self.resize(),
+            Signal::Resize => {
+                if let Some(size) = tty::size().filter(|_| self.attached) {
+                    self.resize_to(size);
+                }
+            }
             Signal::Break if self.side.wants_keys() => self.keys(pty::CTRL_BREAK),
             // In raw mode, Ctrl-Z is a key.
             Signal::Suspend => {}
             Signal::Break => tracing::warn!("Ctrl-Break is lost: the command reads no keys"),
-        }
-    }
-
-    fn resize(&mut self) {
-        if let Some(size) = tty::size().filter(|_| self.attached) {
-            self.resize_to(size);
         }
     }
 

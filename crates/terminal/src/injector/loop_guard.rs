@@ -83,13 +83,9 @@ impl Injector {
             self.loop_guard.counts.learn(&message.from, hops);
             self.admit_looping();
         }
-        let max = self.budget(message.hops.is_some());
-        let is_first = !self.loop_guard.has_message_from(&message.from);
-        match max {
-            Some(max) if !(is_first && self.loop_guard.counts.admit(&message.from, max)) => {
-                self.defer(message, max);
-            }
-            _ => self.admit(message),
+        match self.pass(&message) {
+            Ok(()) => self.admit(message),
+            Err(max) => self.defer(message, max),
         }
     }
 
@@ -133,16 +129,21 @@ impl Injector {
     /// Queues the messages that may go on, each behind the older ones of its sender.
     fn admit_looping(&mut self) {
         for message in self.loop_guard.take_all() {
-            let max = self.budget(message.hops.is_some());
-            let is_first = !self.loop_guard.has_message_from(&message.from);
-            let passes = |loops: &mut LoopCounts, max| loops.admit(&message.from, max);
-            if is_first && max.is_none_or(|max| passes(&mut self.loop_guard.counts, max)) {
+            if self.pass(&message).is_ok() {
                 self.out.push(Output::Report(message.id.clone(), Progress::Unhindered));
                 self.admit(message);
             } else {
                 self.loop_guard.push(message);
             }
         }
+    }
+
+    /// Lets a message pass and counts it. If it has to wait, returns how many messages have passed.
+    fn pass(&mut self, message: &IncomingMessage) -> Result<(), u32> {
+        let Some(max) = self.budget(message.hops.is_some()) else { return Ok(()) };
+        let is_first = !self.loop_guard.has_message_from(&message.from);
+        let passes = is_first && self.loop_guard.counts.admit(&message.from, max);
+        if passes { Ok(()) } else { Err(max) }
     }
 
     fn admit(&mut self, message: IncomingMessage) {
