@@ -219,7 +219,7 @@ pub(crate) fn run(settings: Settings) -> Result<(Ended, bool), WrapError> {
         .map_err(|why| WrapError::Name { name: settings.name.clone(), why })?;
     // The command is checked before joining, which makes the name known to others.
     pty::check(&settings.command, settings.directory.as_deref()).map_err(WrapError::Command)?;
-    let companion_key = random_key()?;
+    let companion_key = random::bytes().map(Secret::from_random).map_err(WrapError::Terminal)?;
     let client = join(&settings, &name, companion_key.clone())?;
     // The file is written after joining: before, it may belong to a wrapper that holds the name.
     let key_file = KeyFile::create(&settings.run_directory, &name, &companion_key)
@@ -245,10 +245,6 @@ fn bind_control(settings: &Settings, name: &Name) -> Result<Option<ControlEndpoi
             Ok(None)
         }
     }
-}
-
-fn random_key() -> Result<Secret, WrapError> {
-    random::bytes().map(Secret::from_random).map_err(WrapError::Terminal)
 }
 
 fn join(settings: &Settings, name: &Name, companion_key: Secret) -> Result<Client, WrapError> {

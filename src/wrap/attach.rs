@@ -81,7 +81,8 @@ pub(crate) enum Left {
     Stopped,
 }
 
-/// Shows the agent until the person, whose keys are given, detaches or the command ends, and restores the terminal.
+/// Shows the agent until the person, whose keys are given, detaches or the command ends, and
+/// restores the terminal.
 ///
 /// # Errors
 /// If this process has no terminal, or the wrapper refuses or ends without an answer.

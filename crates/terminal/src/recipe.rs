@@ -23,8 +23,8 @@ use super::transcript::Format;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// A recipe for typing messages into one kind of program, or the part of one that an entry of a file
-/// states. docs/WRAPPER.md has the comments of the keys as a table. Times are in milliseconds.
+/// A recipe for typing messages into one kind of program, or the part of one that an entry of a
+/// file states. docs/WRAPPER.md has the comments of the keys as a table. Times are in milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Recipe {
@@ -117,16 +117,17 @@ pub struct Recipe {
     /// stood still for 10 s counts no more.
     pub work_moves: bool,
     /// Words near the cursor while the program asks its person something. If the composer is known,
-    /// they count while it is not seen, or below a text in it that looks like an entry of a menu. So
-    /// no word that always stands there.
+    /// they count while it is not seen, or below a text in it that looks like an entry of a menu.
+    /// So no word that always stands there.
     dialog: Vec<String>,
     /// Beginnings of questions (`dialog`) whose answer runs a command. On the grid, the rows below
     /// are not the agent's words, up to the next question or prompt.
     output_after_question: Vec<String>,
-    /// Beginnings of the person's entries that run a command, such as `/run `; with the same effect.
+    /// Beginnings of the person's entries that run a command, such as `/run `; with the same
+    /// effect.
     output_after_entry: Vec<String>,
-    // Whether the program is a shell without a script, whose screen is not read: it shows the output
-    // of all that it runs.
+    // Whether the program is a shell without a script, whose screen is not read: it shows the
+    // output of all that it runs.
     #[serde(skip)]
     pub(crate) is_shell: bool,
 }

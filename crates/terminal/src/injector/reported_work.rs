@@ -34,16 +34,14 @@ impl ReportedWork {
             | Point::ToolStarts
             | Point::ToolEnded
             | Point::PermissionAsked
-            | Point::PersonAsked => self.begin(),
+            | Point::PersonAsked => {
+                *self = Self { is_at_work: true, reports_turns: true, idle_since: None, ..*self };
+            }
             Point::TurnEnded => (self.reports_turns, self.is_at_work) = (true, false),
             Point::SessionEnded => self.is_at_work = false,
             // A conversation is also compacted in the middle of a turn.
             Point::SessionBegan | Point::SessionCompacts | Point::Waits => {}
         }
-    }
-
-    fn begin(&mut self) {
-        *self = Self { is_at_work: true, reports_turns: true, idle_since: None, ..*self };
     }
 
     /// Returns the time at which the next comparison with the screen is due. `rests_at` is the time

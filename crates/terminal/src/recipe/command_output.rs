@@ -5,7 +5,7 @@ use super::{Recipe, shown::after_prompt, spot::shows};
 /// The longest word that may stand in front of a prompt's mark, in bytes.
 const PROMPT_WORDS_MAX: usize = 24;
 
-/// The recipe by which the beginning and the end of such output are recognised.
+/// A recipe, whose texts tell the beginning and the end of such output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommandOutput(pub(super) Recipe);
 
