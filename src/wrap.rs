@@ -29,6 +29,7 @@ mod waker;
 use client::{Client, ClientError, WhenAbsent, home};
 use control::{clients::ControlClients, server::ControlEndpoint};
 use driver::{Driver, Finished, HooksGiven, Parts};
+use end_of_input::EndOfInput;
 use foreground::{Foreground, Wrapped};
 use inner_mark::{InnerMarkFinder, InnerMarks};
 use key_file::KeyFile;
@@ -42,6 +43,7 @@ use platform::{
     tty::{self, RawMode, Standard},
 };
 use protocol::{
+    Moment,
     control::Ended,
     name::{Name, NameError},
     payload::Capabilities,
@@ -65,7 +67,7 @@ use terminal::{
 pub(crate) use terminal::{agents, brief, hooks, recipe::Book};
 use transcripts::Follower;
 use version::version_of;
-use waker::{WakeCommand, Waker};
+use waker::Waker;
 
 /// The size of a terminal that is not shown.
 const SIZE_DETACHED: Size = Size { rows: 40, cols: 120 };
@@ -127,7 +129,7 @@ pub(crate) struct Settings {
     pub(crate) brief: bool,
     /// Whether standard input and output are a person's terminal, as [`is_attached`] says.
     pub(crate) attached: bool,
-    /// Whether the command's input ends with the person's; see [`driver::Parts::ends_with_input`].
+    /// Whether the command's input ends with the person's; it is a pipe or a file then.
     pub(crate) ends_with_input: bool,
     /// The person's input.
     pub(crate) keys: Box<dyn Read + Send>,
@@ -217,7 +219,7 @@ pub(crate) fn run(settings: Settings) -> Result<(Ended, bool), WrapError> {
         .map_err(|why| WrapError::Name { name: settings.name.clone(), why })?;
     // The command is checked before joining, which makes the name known to others.
     pty::check(&settings.command, settings.directory.as_deref()).map_err(WrapError::Command)?;
-    let companion_key = random_key()?;
+    let companion_key = random::bytes().map(Secret::from_random).map_err(WrapError::Terminal)?;
     let client = join(&settings, &name, companion_key.clone())?;
     // The file is written after joining: before, it may belong to a wrapper that holds the name.
     let key_file = KeyFile::create(&settings.run_directory, &name, &companion_key)
@@ -243,10 +245,6 @@ fn bind_control(settings: &Settings, name: &Name) -> Result<Option<ControlEndpoi
             Ok(None)
         }
     }
-}
-
-fn random_key() -> Result<Secret, WrapError> {
-    random::bytes().map(Secret::from_random).map_err(WrapError::Terminal)
 }
 
 fn join(settings: &Settings, name: &Name, companion_key: Secret) -> Result<Client, WrapError> {
@@ -293,18 +291,18 @@ fn run_joined(
     let wrapper = arming::Wrapper {
         run_directory: &settings.run_directory,
         name: client.name(),
-        key: key_file.key(),
+        key: &key_file.key,
         hook_command: settings.hook_command.as_deref().filter(|_| endpoint.is_some()),
         version: version.as_ref(),
         directory,
     };
     let prepared = prepare(&settings, key_file, &side.recipe, &wrapper)?;
-    let CommandLine { command, mut env, run_folder, mcp_folder, no_hooks } = prepared;
-    if run_folder.is_some() && settings.brief {
+    let CommandLine { command, mut env, folder, hooks } = prepared;
+    if hooks.are_given && settings.brief {
         side.hooked_brief = hooked_brief(&side.recipe.name, client.name());
     }
     let inner_marks = InnerMarks::new().map_err(WrapError::Terminal)?;
-    env.push((inner_mark::VARIABLE.into(), Some(inner_marks.digits().into())));
+    env.push((inner_mark::VARIABLE.into(), Some((&inner_marks.digits).into())));
     let since_ms = clock::unix_ms();
     let pty = Pty::spawn(&command, &env, directory, size).map_err(WrapError::Command)?;
     let (member_server, accepts) = (settings.member_server, settings.accepts_text);
@@ -318,27 +316,25 @@ fn run_joined(
     let streams = threads::Streams { keys: settings.keys, screen, record };
     let follow = |format| Follower::start(format, pty.pid(), directory, since_ms);
     let follower = transcript.map(follow).transpose().map_err(WrapError::Terminal)?;
-    let key = key_file.key().clone();
+    let key = key_file.key.clone();
     let clients = ControlClients::start(endpoint, key, size, !settings.attached);
     let clients = clients.map_err(WrapError::Terminal)?;
-    let hooks = HooksGiven::of(&side.recipe.name, run_folder.is_some(), no_hooks);
     let program = command.into_iter().next().unwrap_or_default();
-    let waker = Waker::new(WakeCommand { program, env, directory: settings.directory });
+    let waker = Waker::new(program, env, settings.directory);
     let parts = Parts {
         clients,
-        command: words,
         follower,
         foreground,
         hooks,
         inner_marks: InnerMarkFinder::new(&inner_marks),
         outer_marks,
         waker,
-        ends_with_input: settings.ends_with_input,
+        end_of_input: EndOfInput::new(settings.ends_with_input),
     };
-    let driver = Driver::start(pty, streams, &signals, client, &side, parts);
+    let driver = Driver::start(pty, streams, &signals, client, &side, words, parts);
     let driver = driver.map_err(WrapError::Terminal)?;
     let finished = driver.run();
-    drop((run_folder, mcp_folder));
+    drop(folder);
     if let Some(raw) = raw.filter(|_| finished.is_terminal_stuck) {
         raw.end_at_once();
     }
@@ -387,18 +383,18 @@ fn show_prospect(settings: &Settings, wrapped: Option<&Wrapped>, name: &str) {
     }
 }
 
+/// Changes of a command's environment: variables to set or to remove.
+type Environment = Vec<(OsString, Option<OsString>)>;
+
 /// A command as it is started.
 struct CommandLine {
     /// The program and its arguments.
     command: Vec<OsString>,
     /// Changes of its environment.
-    env: Vec<(OsString, Option<OsString>)>,
-    /// The files that its hooks need, if it has hooks.
-    run_folder: Option<RunFolder>,
-    /// The reason why its CLI has no hooks, if it could have some.
-    no_hooks: Option<String>,
-    /// The files that its MCP server needs, if it has no hooks.
-    mcp_folder: Option<RunFolder>,
+    env: Environment,
+    /// The files that its hooks and its MCP server need.
+    folder: Option<RunFolder>,
+    hooks: HooksGiven,
 }
 
 /// Adds to the command what its recipe asks for, hooks, and our MCP server.
@@ -408,25 +404,31 @@ fn prepare(
     recipe: &Recipe,
     wrapper: &arming::Wrapper<'_>,
 ) -> Result<CommandLine, WrapError> {
-    let own = own_variables(wrapper.name, &settings.endpoint, key_file.path());
+    let own = own_variables(wrapper.name, &settings.endpoint, &key_file.path);
     let mut arguments = arguments(recipe, &own);
     let mut env = environment(recipe, own.clone(), !arguments.is_empty(), settings.attached);
     let mut command = settings.command.clone();
     let mut own_arguments = command.split_off(1.min(command.len()));
     let armed = arming::arm(&recipe.name, wrapper, &mut own_arguments, &mut env);
     let (hooks, no_hooks) = armed.map_or_else(|why| (None, Some(why)), |hooks| (hooks, None));
-    let mut mcp_folder = None;
+    let given = HooksGiven::of(&recipe.name, hooks.is_some(), no_hooks);
+    let mut made = None;
     if let Some(server) = &settings.mcp_command {
         let offer = handover::Offer { command: server, variables: &own };
         let (recipe, hooks) = (&recipe.name, hooks.as_ref());
         let words = &mut own_arguments;
-        let made = handover::hand_over(recipe, &offer, wrapper, hooks, words, &mut env);
-        mcp_folder = made.map_err(WrapError::Mcp)?;
+        let handed = handover::hand_over(recipe, &offer, wrapper, hooks, words, &mut env);
+        made = handed.map_err(WrapError::Mcp)?;
     }
     command.append(&mut arguments);
     command.append(&mut own_arguments);
-    let run_folder = hooks.map(|(folder, _)| folder);
-    Ok(CommandLine { command, env, run_folder, mcp_folder, no_hooks })
+    let folder = hooks.map(|(folder, _)| folder).or(made);
+    Ok(CommandLine { command, env, folder, hooks: given })
+}
+
+/// Returns the time of the wrapper's state machines.
+fn now() -> Moment {
+    Moment(clock::monotonic_ms())
 }
 
 /// Writes what a person's terminal gets before the command's output.
@@ -487,9 +489,9 @@ fn environment(
     own: [(&'static str, OsString); 3],
     has_arguments: bool,
     attached: bool,
-) -> Vec<(OsString, Option<OsString>)> {
+) -> Environment {
     let is_argument = |name: &str| has_arguments && recipe.has_argument_for(name);
-    let mut env: Vec<(OsString, Option<OsString>)> = own
+    let mut env: Environment = own
         .into_iter()
         .map(|(name, value)| (name.into(), Some(value).filter(|_| !is_argument(name))))
         .collect();
@@ -521,7 +523,6 @@ pub(crate) fn extract(
 }
 
 fn json(message: OutgoingMessage) -> String {
-    let mut line = serde_json::Map::new();
     let all = [
         ("to", Some(message.to)),
         ("body", Some(message.body)),
@@ -529,12 +530,8 @@ fn json(message: OutgoingMessage) -> String {
         ("thread", message.thread),
         ("reply", message.reply_to),
     ];
-    for (key, value) in all {
-        if let Some(value) = value {
-            line.insert(key.to_owned(), value.into());
-        }
-    }
-    serde_json::Value::Object(line).to_string()
+    let given = all.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    given.collect::<serde_json::Value>().to_string()
 }
 
 /// Reasons for which a command is not run.
@@ -581,12 +578,7 @@ impl WrapError {
             Self::Name { .. } => 2,
             Self::Command(error) if error.kind() == io::ErrorKind::NotFound => 127,
             Self::Command(_) => 126,
-            Self::Join { .. }
-            | Self::CompanionKey(_)
-            | Self::Control(_)
-            | Self::Mcp(_)
-            | Self::Record { .. }
-            | Self::Terminal(_) => 1,
+            _ => 1,
         }
     }
 }

@@ -47,14 +47,16 @@ impl Attach {
         }
         let name = &self.name;
         let wrapper = wrapped::connect(options, name)?;
+        let keys = tty::Input::new().map_err(Failure::because)?;
         let settings = wrap::attach::Settings {
             name: name.clone(),
             drive: !self.view,
             detach_key: self.detach_key,
-            keys: tty::Input::new().map_err(Failure::because)?,
             screen: Box::new(tty::Output::new().map_err(Failure::because)?),
         };
-        match wrap::attach::attach(&wrapper, settings).map_err(|error| explain(name, &error))? {
+        match wrap::attach::attach(&wrapper, keys, settings)
+            .map_err(|error| explain(name, &error))?
+        {
             Left::Detached => {
                 eprint_line(format_args!(
                     "{name} runs on; `agent-relay attach {name}` shows it again"

@@ -1,12 +1,12 @@
 //! Arming: giving an agent's CLI its hooks for one run.
 
-use super::run_folder::RunFolder;
+use super::{Environment, run_folder::RunFolder};
 use platform::process;
 use protocol::secret::Secret;
 use std::{
     env,
+    error::Error,
     ffi::OsString,
-    fmt,
     fs::File,
     io::{self, Read as _},
     mem,
@@ -44,7 +44,7 @@ pub(super) fn arm(
     recipe: &str,
     wrapper: &Wrapper<'_>,
     arguments: &mut Vec<OsString>,
-    env: &mut Vec<(OsString, Option<OsString>)>,
+    env: &mut Environment,
 ) -> Result<Option<(RunFolder, Armed)>, String> {
     let Some(hooks) = agents::named(recipe).and_then(|agent| agent.hooks) else { return Ok(None) };
     let armed = armed(recipe, hooks, wrapper, arguments);
@@ -66,8 +66,9 @@ fn armed(
     hooks: &Hooks,
     wrapper: &Wrapper<'_>,
     arguments: &[OsString],
-) -> Result<(RunFolder, Armed), NoHooks> {
-    let before = texts(wrapper.hook_command.ok_or(NoHooks::NotWanted)?)?;
+) -> Result<(RunFolder, Armed), Box<dyn Error>> {
+    let command = wrapper.hook_command.ok_or("they are off, or there is no endpoint for them")?;
+    let before = texts(command)?;
     let since = Version::parse(hooks.since_version).expect("versions of ours are valid");
     if wrapper.version.is_none_or(|version| *version < since) {
         return Err(Unarmed::Version(hooks.since_version).into());
@@ -93,7 +94,7 @@ fn armed(
         user_settings: user_settings.as_deref(),
         env: &|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()),
         read: &|path| read_if_there(path, wrapper.directory),
-        directory: folder.path(),
+        directory: &folder.path,
     })?;
     if hooks.extension.is_some() {
         armed.env.push((Extension::WRAPPER_VARIABLE, file.to_owned()));
@@ -116,12 +117,10 @@ fn settings_text(argument: &str, directory: Option<&Path>) -> Result<String, Una
     read_settings(argument, directory).map_err(|_| Unarmed::Settings)
 }
 
-/// Returns the text of a file of defaults; `None` if there is no such file.
-pub(super) fn read_if_there(
-    path: &str,
-    directory: Option<&Path>,
-) -> Result<Option<String>, Unarmed> {
-    match read_settings(path, directory) {
+/// Returns the text of a file of defaults, whose path is relative to `base`; `None` if there is no
+/// such file.
+pub(super) fn read_if_there(path: &str, base: Option<&Path>) -> Result<Option<String>, Unarmed> {
+    match read_settings(path, base) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(_) => Err(Unarmed::Defaults),
@@ -138,37 +137,4 @@ fn read_settings(path: &str, directory: Option<&Path>) -> io::Result<String> {
     }
     File::open(path)?.take(SETTINGS_BYTES_MAX).read_to_string(&mut text)?;
     Ok(text)
-}
-
-/// The reason why a CLI has no hooks.
-#[derive(Debug)]
-enum NoHooks {
-    /// The run is without hooks, or without an endpoint for them.
-    NotWanted,
-    /// The command line gets none.
-    Unarmed(Unarmed),
-    /// The files cannot be written.
-    Files(io::Error),
-}
-
-impl From<Unarmed> for NoHooks {
-    fn from(why: Unarmed) -> Self {
-        Self::Unarmed(why)
-    }
-}
-
-impl From<io::Error> for NoHooks {
-    fn from(error: io::Error) -> Self {
-        Self::Files(error)
-    }
-}
-
-impl fmt::Display for NoHooks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotWanted => f.write_str("they are off, or there is no endpoint for them"),
-            Self::Unarmed(why) => why.fmt(f),
-            Self::Files(error) => error.fmt(f),
-        }
-    }
 }

@@ -10,11 +10,11 @@ use super::{
     RESTORE_TITLE, SAVE_TITLE,
     control::client::{self, ControlClient, ControlError},
     inner_mark::InnerMarks,
+    now,
     threads::spawn,
 };
 use crossbeam_channel::{Receiver, Sender, bounded, never, select};
 use platform::{
-    clock,
     pty::CTRL_BREAK,
     stop_signals::{self, Signal},
     transport::Stream,
@@ -66,8 +66,6 @@ pub(crate) struct Settings {
     pub(crate) drive: bool,
     /// The key that detaches.
     pub(crate) detach_key: DetachKey,
-    /// The person's keys.
-    pub(crate) keys: tty::Input,
     /// The person's screen.
     pub(crate) screen: Box<dyn Write>,
 }
@@ -83,11 +81,16 @@ pub(crate) enum Left {
     Stopped,
 }
 
-/// Shows the agent until the person detaches or the command ends, and restores the terminal.
+/// Shows the agent until the person, whose keys are given, detaches or the command ends, and
+/// restores the terminal.
 ///
 /// # Errors
 /// If this process has no terminal, or the wrapper refuses or ends without an answer.
-pub(crate) fn attach(control: &ControlClient, settings: Settings) -> Result<Left, ControlError> {
+pub(crate) fn attach(
+    control: &ControlClient,
+    keys: tty::Input,
+    settings: Settings,
+) -> Result<Left, ControlError> {
     let Some(size) = tty::size() else {
         return Err(ControlError::Refused("this terminal does not know its size".into()));
     };
@@ -98,14 +101,12 @@ pub(crate) fn attach(control: &ControlClient, settings: Settings) -> Result<Left
     });
     let _listening = listening.map_err(ControlError::System)?;
     let _raw = RawMode::enter().map_err(ControlError::System)?;
-    let Settings { name, drive, detach_key, keys, screen } = settings;
-    let threads = Threads::start(control.stream().clone(), keys).map_err(ControlError::System)?;
+    let threads = Threads::start(control.stream.clone(), keys).map_err(ControlError::System)?;
     let terminal = AttachedTerminal {
-        name,
-        drive,
-        detach_key,
+        settings,
+        answers: control.answers.clone(),
+        signals,
         threads,
-        screen,
         size,
         // The model serves only to know which of the terminal's modes to undo at the end.
         model: Screen::new(size.cols.into(), size.rows.into()),
@@ -116,16 +117,15 @@ pub(crate) fn attach(control: &ControlClient, settings: Settings) -> Result<Left
         due: Some(now().plus(SNAPSHOT_MS)),
         outer_marks: InnerMarks::of_outer_run(),
     };
-    terminal.run(control.answers(), &signals)
+    terminal.run()
 }
 
 /// The state of an attached terminal.
 struct AttachedTerminal {
-    name: String,
-    drive: bool,
-    detach_key: DetachKey,
+    settings: Settings,
+    answers: Receiver<Result<Answer, String>>,
+    signals: Receiver<Signal>,
     threads: Threads,
-    screen: Box<dyn Write>,
     size: Size,
     model: Screen,
     tail: Tail,
@@ -142,18 +142,12 @@ struct AttachedTerminal {
 }
 
 impl AttachedTerminal {
-    fn run(
-        mut self,
-        answers: &Receiver<Result<Answer, String>>,
-        signals: &Receiver<Signal>,
-    ) -> Result<Left, ControlError> {
+    fn run(mut self) -> Result<Left, ControlError> {
         let Size { rows, cols: columns } = self.size;
-        self.send(&Request::Attach { drive: self.drive, columns, rows });
+        self.send(&Request::Attach { drive: self.settings.drive, columns, rows });
         let left = loop {
-            match self.step(answers, signals) {
-                Ok(None) => {}
-                Ok(Some(left)) => break Ok(left),
-                Err(error) => break Err(error),
+            if let Some(left) = self.step().transpose() {
+                break left;
             }
         };
         if left.as_ref().is_ok_and(|left| *left == Left::Detached) {
@@ -172,14 +166,10 @@ impl AttachedTerminal {
     }
 
     /// Waits for the next event and handles it. Returns the reason to leave, if there is one.
-    fn step(
-        &mut self,
-        answers: &Receiver<Result<Answer, String>>,
-        signals: &Receiver<Signal>,
-    ) -> Result<Option<Left>, ControlError> {
+    fn step(&mut self) -> Result<Option<Left>, ControlError> {
         let left_ms = self.due.map_or(IDLE_MS, |due| due.since(now()));
         select! {
-            recv(answers) -> answer => match answer {
+            recv(self.answers) -> answer => match answer {
                 Ok(answer) => return self.receive(client::check(answer)?),
                 Err(_) => return Err(ControlError::Ended),
             },
@@ -193,9 +183,9 @@ impl AttachedTerminal {
                 // The writer has ended; the last answers, or the end of the connection, follow.
                 Err(_) => self.threads.sent = never(),
             },
-            recv(signals) -> signal => match signal {
+            recv(self.signals) -> signal => match signal {
                 Ok(Signal::Resize) => self.resize(),
-                Ok(Signal::Break) if self.drive => drop(self.press(CTRL_BREAK)?),
+                Ok(Signal::Break) if self.settings.drive => drop(self.press(CTRL_BREAK)?),
                 Ok(Signal::Break) => return Ok(Some(Left::Detached)),
                 // In raw mode, Ctrl-Z is a key.
                 Ok(Signal::Suspend) => {}
@@ -232,12 +222,8 @@ impl AttachedTerminal {
             }
             Answer::Output { bytes } => self.write(&bytes.0)?,
             Answer::Ended(ended) => return Ok(Some(Left::Ended(ended))),
-            Answer::State(_)
-            | Answer::Why(_)
-            | Answer::Hooked { .. }
-            | Answer::Taken { .. }
-            | Answer::Counted { .. }
-            | Answer::Error { .. } => {}
+            // The other answers are for other requests.
+            _ => {}
         }
         Ok(None)
     }
@@ -245,8 +231,8 @@ impl AttachedTerminal {
     /// Shows the agent's name and the key that detaches on the last row, for a limited time.
     /// `agent` is the size of the agent's terminal.
     fn notice(&mut self, agent: Size) -> Result<(), ControlError> {
-        let Self { name, detach_key, size, .. } = self;
-        let verb = if self.drive { "attached to" } else { "looking at" };
+        let Settings { name, drive, detach_key, .. } = &self.settings;
+        let (size, verb) = (self.size, if *drive { "attached to" } else { "looking at" });
         let mut text = format!(" {verb} {name}; {detach_key} leaves it running");
         let Size { rows, cols } = agent;
         if rows > size.rows || cols > size.cols {
@@ -269,8 +255,8 @@ impl AttachedTerminal {
 
     /// Passes keys on to the wrapper. Returns true if one of the keys detaches.
     fn press(&mut self, keys: &[u8]) -> Result<bool, ControlError> {
-        let detaches = self.detach_key.find(keys);
-        if !self.drive {
+        let detaches = self.settings.detach_key.find(keys);
+        if !self.settings.drive {
             return Ok(detaches.is_some() || INTERRUPT.find(keys).is_some());
         }
         let keys = &keys[..detaches.unwrap_or(keys.len())];
@@ -335,7 +321,8 @@ impl AttachedTerminal {
 
     /// Writes bytes to the terminal without feeding them to the model.
     fn show(&mut self, bytes: &[u8]) -> Result<(), ControlError> {
-        let written = self.screen.write_all(bytes).and_then(|()| self.screen.flush());
+        let written =
+            self.settings.screen.write_all(bytes).and_then(|()| self.settings.screen.flush());
         written.map_err(ControlError::System)
     }
 }
@@ -386,8 +373,4 @@ impl Threads {
             drop(thread.join());
         }
     }
-}
-
-fn now() -> Moment {
-    Moment(clock::monotonic_ms())
 }

@@ -11,7 +11,7 @@ use super::{
     in_flight::InFlight,
     inner_mark::{InnerMarkFinder, InnerMarks},
     last_output::{LastOutput, Remedy},
-    message,
+    message, now,
     paste::Paste,
     questions::Questions,
     signals::Signals,
@@ -23,7 +23,6 @@ use activity::ActivityReports;
 use client::{Client, ConnectionState, Ended, Event, Reply, SendId};
 use crossbeam_channel::{Receiver, never, select};
 use platform::{
-    clock,
     pty::{self, Pty, Size},
     stop_signals::Signal,
     tty,
@@ -76,8 +75,6 @@ const START_LOOK_MS: u64 = 5;
 pub(super) struct Parts {
     /// The clients of the control endpoint.
     pub(super) clients: ControlClients,
-    /// The command and its arguments, for the state that clients get.
-    pub(super) command: Vec<String>,
     /// The reader of the transcript, if the command writes one.
     pub(super) follower: Option<Follower>,
     /// The observer of the program that reads the terminal.
@@ -89,8 +86,7 @@ pub(super) struct Parts {
     pub(super) outer_marks: Option<InnerMarks>,
     /// The starter of processes that wake the agent.
     pub(super) waker: Waker,
-    /// Whether the person's input is a pipe or a file, whose end is the end of the command's input.
-    pub(super) ends_with_input: bool,
+    pub(super) end_of_input: EndOfInput,
 }
 
 /// Whether the command was given hooks.
@@ -137,7 +133,6 @@ pub(super) struct Driver {
     in_flight: InFlight,
     /// Other agents' questions that wait for the agent's answer.
     questions: Questions,
-    follower: Option<Follower>,
     recorded: Receiver<transcripts::Event>,
     /// The transcripts that the wrapper reads.
     transcripts: BTreeMap<TranscriptId, PathBuf>,
@@ -145,23 +140,16 @@ pub(super) struct Driver {
     /// Inputs for the terminal side that precede all others.
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,
-    foreground: Foreground,
-    hooks: HooksGiven,
-    inner_marks: InnerMarkFinder,
-    /// The marks for the `run` in which this one is.
-    outer_marks: Option<InnerMarks>,
-    waker: Waker,
+    parts: Parts,
     started: Moment,
     /// The moment of the last look at the foreground while the command printed.
     looked_at: Option<Moment>,
-    clients: ControlClients,
     /// The constant part of the agent's state, which clients ask for.
     constant_state: control::AgentState,
     /// The moment to resume the command after Ctrl-Z, since there is no shell that would.
     resume_at: Option<Moment>,
     exit_code: Option<i32>,
     last_output: LastOutput,
-    end_of_input: EndOfInput,
     /// The paste of the person's own terminal.
     paste: Paste,
     is_ending: bool,
@@ -170,29 +158,19 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// Starts the threads around a command that runs.
+    /// Starts the threads around a command that runs. `command` has its arguments, for the state
+    /// that clients get.
     pub(super) fn start(
         pty: Pty,
         streams: Streams,
         signals: &Signals,
         client: Client,
         settings: &terminal::Settings,
+        command: Vec<String>,
         parts: Parts,
     ) -> io::Result<Self> {
-        let Parts {
-            clients,
-            command,
-            follower,
-            foreground,
-            hooks,
-            inner_marks,
-            outer_marks,
-            waker,
-            ends_with_input,
-        } = parts;
+        let follower = parts.follower.as_ref();
         let (threads, channels) = threads::start(&pty, streams)?;
-        let mut inputs = VecDeque::new();
-        inputs.push_back(Input::Connected(true));
         let constant_state = clients::constant_state(client.name(), &pty, command);
         Ok(Self {
             side: TerminalSide::new(settings),
@@ -207,25 +185,18 @@ impl Driver {
             client,
             in_flight: InFlight::default(),
             questions: Questions::default(),
-            recorded: follower.as_ref().map_or_else(never, |follower| follower.events.clone()),
-            follower,
+            recorded: follower.map_or_else(never, |follower| follower.events.clone()),
             transcripts: BTreeMap::new(),
             activity: ActivityReports::default(),
-            inputs,
+            inputs: [Input::Connected(true)].into(),
             out: Vec::new(),
-            foreground,
-            hooks,
-            inner_marks,
-            outer_marks,
-            waker,
+            parts,
             started: now(),
             looked_at: None,
-            clients,
             constant_state,
             resume_at: None,
             exit_code: None,
             last_output: LastOutput::default(),
-            end_of_input: EndOfInput::new(ends_with_input),
             paste: Paste::default(),
             is_ending: false,
             has_messages: false,
@@ -248,11 +219,11 @@ impl Driver {
         self.read_to_the_end();
         self.leave();
         let reset = self.reset();
-        self.waker.end();
+        self.parts.waker.end();
         let ended = self.end();
         self.await_answers();
         self.flush_clients();
-        let Self { attached, threads, channels, client, clients, .. } = self;
+        let Self { attached, threads, channels, client, parts, .. } = self;
         // Dropping the channel to the thread that types ends that thread.
         drop(channels);
         let screen = threads.screen.clone();
@@ -267,7 +238,7 @@ impl Driver {
         {
             tracing::debug!("the terminal is gone: {error}");
         }
-        Finished { ended, clients, is_terminal_stuck }
+        Finished { ended, clients: parts.clients, is_terminal_stuck }
     }
 
     /// Returns the bytes that restore the terminal's modes, and the mark of the output's end.
@@ -290,7 +261,7 @@ impl Driver {
             }
         }
         reset.push_str(RESTORE_TITLE);
-        reset.extend(self.outer_marks.as_ref().map(InnerMarks::end));
+        reset.extend(self.parts.outer_marks.as_ref().map(InnerMarks::end));
         reset
     }
 
@@ -298,20 +269,21 @@ impl Driver {
     fn wait(&mut self, printing: bool) -> bool {
         let due = [
             self.side.deadline(),
-            self.clients.deadline(),
+            self.parts.clients.deadline(),
             self.resume_at,
             self.last_output.deadline(),
             self.paste.deadline(),
-            self.end_of_input.deadline(),
+            self.parts.end_of_input.deadline(),
         ];
         let due = due.into_iter().flatten().min();
         let idle = if self.is_starting() { Duration::from_millis(START_LOOK_MS) } else { IDLE };
         let timeout =
             due.map_or(idle, |deadline| Duration::from_millis(deadline.since(now())).min(idle));
         let wants_keys = self.side.wants_keys();
-        let takes_keys = wants_keys && !self.clients.is_pasting();
+        let takes_keys = wants_keys && !self.parts.clients.is_pasting();
         let keys = if takes_keys { self.channels.keys.clone() } else { never() };
         let printed = if printing { self.channels.printed.clone() } else { never() };
+        let activity_answer = self.activity.answer.clone().unwrap_or_else(never);
         // Unread events fill the client's channel and then the daemon's queue, so senders get BUSY.
         let events = if self.side.wants_messages() { self.events.clone() } else { never() };
         select! {
@@ -326,7 +298,7 @@ impl Driver {
                 }
                 Err(_) => {
                     self.channels.keys = never();
-                    self.end_of_input.begin(now());
+                    self.parts.end_of_input.begin(now());
                 }
             },
             recv(self.recorded) -> event => match event {
@@ -334,8 +306,8 @@ impl Driver {
                 // The thread that reads transcripts panicked, which the panic hook reported.
                 Err(_) => self.recorded = never(),
             },
-            recv(self.activity.answer()) -> answer => {
-                self.activity.answered(now(), &self.client, answer);
+            recv(activity_answer) -> answer => {
+                self.activity.answered(now(), &self.client, answer.ok());
             }
             recv(self.channels.events) -> event => match event {
                 Ok(event) => self.thread_event(event),
@@ -354,12 +326,13 @@ impl Driver {
                 Ok(event) => self.event(event),
                 Err(_) => self.events = never(),
             },
-            recv(self.waker.failed) -> id => {
+            recv(self.parts.waker.failed) -> id => {
                 self.inputs.extend(id.ok().map(Input::NotWoken));
             },
-            recv(self.clients.events()) -> event => match event {
+            recv(self.parts.clients.events) -> event => match event {
                 Ok((id, event)) => self.client_event(id, event),
-                Err(_) => self.clients.lose_server(),
+                // The server's threads have panicked.
+                Err(_) => self.parts.clients.events = never(),
             },
             default(timeout) => {},
         }
@@ -371,11 +344,11 @@ impl Driver {
     }
 
     fn tick_if_due(&mut self) {
-        if self.is_starting() && self.foreground.may_have_changed() {
+        if self.is_starting() && self.parts.foreground.may_have_changed() {
             self.update_reader();
         }
         if self.side.deadline().is_some_and(|deadline| deadline <= now()) {
-            if self.foreground.may_have_changed() {
+            if self.parts.foreground.may_have_changed() {
                 self.update_reader();
             }
             self.input(Input::Tick);
@@ -401,7 +374,7 @@ impl Driver {
 
     /// Passes the end of piped input on to a program that reads lines.
     fn pass_end_of_input_if_due(&mut self) {
-        if self.end_of_input.take_due(now())
+        if self.parts.end_of_input.take_due(now())
             && !self.side.recipe().raw_mode
             && let Some(keys) = self.pty.end_of_input()
         {
@@ -439,22 +412,22 @@ impl Driver {
 
     fn printed(&mut self, bytes: &[u8]) {
         self.last_output.printed(now());
-        if let Some(follower) = &self.follower {
+        if let Some(follower) = &self.parts.follower {
             follower.wake();
         }
         let is_due = self.looked_at.is_none_or(|at| now().since(at) >= LOOK_MS);
         let mut rest = bytes;
-        while let Some(mark) = self.inner_marks.find(rest) {
+        while let Some(mark) = self.parts.inner_marks.find(rest) {
             let (until_mark, behind) = rest.split_at(mark.length);
             self.input(Input::Printed(until_mark));
             self.input(Input::InnerOutput(mark.begins));
             rest = behind;
         }
         self.input(Input::Printed(rest));
-        self.clients.printed(bytes);
+        self.parts.clients.printed(bytes);
         if is_due {
             self.looked_at = Some(now());
-            if self.foreground.may_have_changed() {
+            if self.parts.foreground.may_have_changed() {
                 self.update_reader();
             }
         }
@@ -468,7 +441,7 @@ impl Driver {
 
     /// Determines the program that reads the terminal, for the next input.
     fn identify(&mut self) {
-        let reader = self.foreground.reader();
+        let reader = self.parts.foreground.reader();
         let gathers_lines = self.pty.gathers_lines() == Some(true);
         self.inputs.push_back(Input::Reads { reader, gathers_lines });
     }
@@ -487,7 +460,7 @@ impl Driver {
 
     /// Reads the rest of the transcript, after the command's end.
     fn read_to_the_end(&mut self) {
-        let Some(follower) = self.follower.take() else { return };
+        let Some(follower) = self.parts.follower.take() else { return };
         self.recorded = never();
         follower.finish(LAST_MESSAGES_MS, |event| {
             self.follow_transcript(event);
@@ -526,12 +499,12 @@ impl Driver {
             }
             Output::Hooked(caller, text) => self.answer_hook(caller, text),
             Output::Wake { arguments, session, text, id } => {
-                self.waker.wake(arguments, session, text, id);
+                self.parts.waker.wake(arguments, session, text, id);
             }
             Output::Taken(caller, taken) => self.answer_taker(caller, taken),
             Output::Activity(doing) => self.activity.tell(now(), &self.client, doing),
             Output::Counted(caller, hops) => {
-                self.clients.answer(now(), caller.0, &control::Answer::Counted { hops });
+                self.parts.clients.answer(now(), caller.0, &control::Answer::Counted { hops });
             }
             Output::Log(line) => tracing::info!("{line}"),
         }
@@ -609,17 +582,15 @@ impl Driver {
         match signal {
             Signal::HangUp => self.end_command(GRACE_GONE),
             Signal::Stop => self.end_command(GRACE_STOP),
-            Signal::Resize => self.resize(),
+            Signal::Resize => {
+                if let Some(size) = tty::size().filter(|_| self.attached) {
+                    self.resize_to(size);
+                }
+            }
             Signal::Break if self.side.wants_keys() => self.keys(pty::CTRL_BREAK),
             // In raw mode, Ctrl-Z is a key.
             Signal::Suspend => {}
             Signal::Break => tracing::warn!("Ctrl-Break is lost: the command reads no keys"),
-        }
-    }
-
-    fn resize(&mut self) {
-        if let Some(size) = tty::size().filter(|_| self.attached) {
-            self.resize_to(size);
         }
     }
 
@@ -629,7 +600,7 @@ impl Driver {
         }
         let Size { cols, rows } = size;
         self.input(Input::Resized { columns: cols.into(), rows: rows.into() });
-        self.clients.resized(size);
+        self.parts.clients.resized(size);
     }
 
     /// Ends the command on another thread, since the loop has to go on reading the output.
@@ -726,8 +697,4 @@ impl Driver {
             }
         }
     }
-}
-
-fn now() -> Moment {
-    Moment(clock::monotonic_ms())
 }

@@ -139,13 +139,12 @@ impl Wrapped {
             }
             None => (path, arguments),
         };
-        let file = file_of(&path, &arguments, directory);
-        let script = script(&path, &arguments, directory);
-        let mut files = Files { wrapped: file, ..Files::default() };
-        let executable = FileId::of(&path).ok().map(|file| Executable { path: path.clone(), file });
-        let copy_of = executable.as_ref().and_then(|executable| files.copy_of(executable).ok()?);
-        let words = [text(path.as_os_str())].into_iter().chain(arguments).collect();
-        let words: Vec<String> = words;
+        let own = FileId::of(&path).ok();
+        let (file, script) = code_of(&path, own, &arguments, directory);
+        let executable = own.map(|file| Executable { path: path.clone(), file });
+        let copy_of = |executable| Files::default().copy_of(executable).ok()?;
+        let copy_of = executable.as_ref().and_then(copy_of);
+        let words: Vec<_> = [text(path.as_os_str())].into_iter().chain(arguments).collect();
         let program = Program {
             path: text(path.as_os_str()),
             copy_of,
@@ -197,24 +196,23 @@ fn shebang(path: &Path) -> Option<(PathBuf, Option<String>)> {
     Some((found.canonicalize().unwrap_or(found), None))
 }
 
-/// Returns the file that determines what a program does: its script, or its executable.
-fn file_of(path: &Path, arguments: &[String], directory: Option<&Path>) -> Option<FileId> {
-    let script = match operand(&path.to_string_lossy(), arguments) {
-        None => path.to_owned(),
-        Some(Operand::Script(script)) => within(directory, &script),
-        // No file determines what the program does.
-        Some(Operand::Prompt | Operand::Module(_) | Operand::Inline) => return None,
-    };
-    FileId::of(&script).ok()
-}
-
-/// Returns the script that a program runs, with all symbolic links resolved.
-fn script(path: &Path, arguments: &[String], directory: Option<&Path>) -> Option<String> {
+/// Returns the file that determines what a program does, its script or its executable, and the path
+/// of its script, with all symbolic links resolved.
+fn code_of(
+    path: &Path,
+    executable: Option<FileId>,
+    arguments: &[String],
+    directory: Option<&Path>,
+) -> (Option<FileId>, Option<String>) {
     match operand(&path.to_string_lossy(), arguments) {
+        None => (executable, None),
         Some(Operand::Script(script)) => {
-            within(directory, &script).canonicalize().ok().map(|script| text(script.as_os_str()))
+            let script = within(directory, &script);
+            let resolved = script.canonicalize().ok();
+            (FileId::of(&script).ok(), resolved.map(|script| text(script.as_os_str())))
         }
-        _ => None,
+        // No file determines what the program does.
+        Some(Operand::Prompt | Operand::Module(_) | Operand::Inline) => (None, None),
     }
 }
 
@@ -284,15 +282,12 @@ impl Files {
             arguments.map(|all| all.iter().map(|argument| text(argument)).collect());
         let own = arguments.as_deref().and_then(|all| all.get(1..)).unwrap_or_default();
         let directory = process.directory.as_deref();
-        let file = match operand(&executable.path.to_string_lossy(), own) {
-            None => Some(executable.file),
-            Some(_) => file_of(&executable.path, own, directory),
-        };
+        let (file, script) = code_of(&executable.path, Some(executable.file), own, directory);
         Some(Program {
             path: text(executable.path.as_os_str()),
             copy_of: self.copy_of(executable).ok()?,
             is_relay: is_relay(executable, arguments.as_deref().unwrap_or_default()),
-            script: script(&executable.path, own, directory),
+            script,
             is_wrapped: file.is_some() && file == self.wrapped,
             arguments,
         })

@@ -1,6 +1,7 @@
 //! Handing our MCP server over to an agent's CLI for one run.
 
 use super::{
+    Environment,
     arming::{self, Wrapper},
     run_folder::RunFolder,
 };
@@ -44,7 +45,7 @@ pub(super) fn hand_over(
     wrapper: &Wrapper<'_>,
     hooks: Option<&(RunFolder, Armed)>,
     arguments: &mut Vec<OsString>,
-    env: &mut Vec<(OsString, Option<OsString>)>,
+    env: &mut Environment,
 ) -> io::Result<Option<RunFolder>> {
     if let Some(why) = obstacle(recipe) {
         return Err(io::Error::other(why));
@@ -61,7 +62,7 @@ pub(super) fn hand_over(
     let server = McpServer {
         command: &command,
         variables: &variables.collect::<io::Result<Vec<_>>>()?,
-        directory: &text(folder.path().as_os_str())?,
+        directory: &text(folder.path.as_os_str())?,
         env: &|name| variable(env, name),
         read: &|path| arming::read_if_there(path, wrapper.directory),
     };

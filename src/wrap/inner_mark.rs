@@ -22,12 +22,15 @@ const LAST: char = '\x07';
 
 /// The marks of one outer `run`.
 #[derive(Clone)]
-pub(super) struct InnerMarks(String);
+pub(super) struct InnerMarks {
+    /// The value of [`VARIABLE`].
+    pub(super) digits: String,
+}
 
 impl InnerMarks {
     /// Returns the marks for the programs in a new `run`.
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self(format!("{:016x}", u64::from_ne_bytes(random::bytes()?))))
+        Ok(Self { digits: format!("{:016x}", u64::from_ne_bytes(random::bytes()?)) })
     }
 
     /// Returns the marks of the `run` in which this process is, if there is one.
@@ -38,12 +41,7 @@ impl InnerMarks {
     fn parse(digits: &str) -> Option<Self> {
         let is_valid =
             digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_valid.then(|| Self(digits.to_owned()))
-    }
-
-    /// Returns the value of [`VARIABLE`].
-    pub(super) fn digits(&self) -> &str {
-        &self.0
+        is_valid.then(|| Self { digits: digits.to_owned() })
     }
 
     pub(super) fn begin(&self) -> String {
@@ -60,7 +58,7 @@ impl InnerMarks {
 
     /// Returns what both marks start with. It has one escape character, at its start.
     fn start(&self) -> String {
-        format!("\x1b]7717;agent-relay;{};", self.0)
+        format!("\x1b]7717;agent-relay;{};", self.digits)
     }
 }
 
@@ -75,55 +73,39 @@ pub(super) struct Found {
 
 /// Finds marks in output that comes in pieces.
 pub(super) struct InnerMarkFinder {
-    start: Vec<u8>,
-    /// The number of bytes of a mark that the output so far ends with.
-    matched: usize,
-    /// Whether these bytes, if they reach that far, say that an inner `run` begins.
-    begins: bool,
+    begin: Vec<u8>,
+    end: Vec<u8>,
+    /// The beginning of a mark with which the output so far ends.
+    seen: Vec<u8>,
 }
 
 impl InnerMarkFinder {
     pub(super) fn new(marks: &InnerMarks) -> Self {
-        Self { start: marks.start().into_bytes(), matched: 0, begins: false }
+        let (begin, end) = (marks.begin().into_bytes(), marks.end().into_bytes());
+        Self { begin, end, seen: Vec::new() }
     }
 
     /// Returns the first mark that ends in this piece.
     pub(super) fn find(&mut self, bytes: &[u8]) -> Option<Found> {
         let mut at = 0;
         while at < bytes.len() {
-            if self.matched == 0 {
+            if self.seen.is_empty() {
                 at += memchr::memchr(ESC, &bytes[at..])?;
             }
-            let is_whole = self.advance(bytes[at]);
+            self.seen.push(bytes[at]);
             at += 1;
-            if is_whole {
-                return Some(Found { length: at, begins: self.begins });
+            let begins = self.seen == self.begin;
+            if begins || self.seen == self.end {
+                self.seen.clear();
+                return Some(Found { length: at, begins });
+            }
+            if !self.begin.starts_with(&self.seen) && !self.end.starts_with(&self.seen) {
+                // Another mark can only begin with this byte.
+                self.seen.clear();
+                self.seen.extend(Some(bytes[at - 1]).filter(|byte| *byte == ESC));
             }
         }
         None
-    }
-
-    /// Compares one more byte. Returns whether it completes a mark.
-    fn advance(&mut self, byte: u8) -> bool {
-        let length = self.start.len();
-        let fits = match self.matched.checked_sub(length) {
-            None => byte == self.start[self.matched],
-            Some(0) => [BEGIN, END].map(|which| which as u8).contains(&byte),
-            Some(_) => byte == LAST as u8,
-        };
-        if !fits {
-            self.matched = usize::from(byte == ESC);
-            return false;
-        }
-        if self.matched == length {
-            self.begins = byte == BEGIN as u8;
-        }
-        self.matched += 1;
-        let is_whole = self.matched == length + 2;
-        if is_whole {
-            self.matched = 0;
-        }
-        is_whole
     }
 }
 

@@ -11,8 +11,8 @@ use std::{
 /// A key file, removed on drop.
 #[derive(Debug)]
 pub(super) struct KeyFile {
-    path: PathBuf,
-    key: Secret,
+    pub(super) path: PathBuf,
+    pub(super) key: Secret,
 }
 
 impl KeyFile {
@@ -23,14 +23,6 @@ impl KeyFile {
         let line = format!("{}\n", key.reveal());
         paths::write_private_file(&path, line.as_bytes())?;
         Ok(Self { path, key: key.clone() })
-    }
-
-    pub(super) fn key(&self) -> &Secret {
-        &self.key
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 }
 
@@ -56,7 +48,7 @@ mod tests {
         let name = Name::parse("Ann").unwrap();
         let make = |bits| KeyFile::create(&directory, &name, &Secret::from_random(bits)).unwrap();
         let first = make([1; 32]);
-        let path = first.path().to_owned();
+        let path = first.path.clone();
         paths::check_private(&path).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap().trim_end(), "01".repeat(32));
         let second = make([2; 32]);

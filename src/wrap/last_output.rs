@@ -4,6 +4,7 @@
 //! behind may keep the terminal open, and the pseudo console of Windows may never close.
 
 use protocol::Moment;
+use std::mem;
 
 /// The longest pause in the last output.
 const PAUSE_MS: u64 = 2000;
@@ -23,55 +24,43 @@ pub(super) enum Remedy {
 
 /// The wait for the last output.
 #[derive(Debug, Default)]
-pub(super) struct LastOutput(Option<Wait>);
-
-#[derive(Debug)]
-struct Wait {
-    /// The time of the next remedy.
-    due: Moment,
+pub(super) struct LastOutput {
+    /// The time of the next remedy; `None` while the command runs.
+    due: Option<Moment>,
     /// The time to which output can delay the remedy.
     due_max: Moment,
     has_hung_up: bool,
 }
 
-impl Wait {
-    fn begin(now: Moment, has_hung_up: bool) -> Self {
-        Self { due: now.plus(PAUSE_MS), due_max: now.plus(PRINTING_MAX_MS), has_hung_up }
-    }
-}
-
 impl LastOutput {
     pub(super) fn command_ended(&mut self, now: Moment) {
-        self.0 = Some(Wait::begin(now, false));
+        self.due = Some(now.plus(PAUSE_MS));
+        self.due_max = now.plus(PRINTING_MAX_MS);
     }
 
     /// Notes that there was output.
     pub(super) fn printed(&mut self, now: Moment) {
-        if let Some(wait) = &mut self.0 {
-            wait.due = now.plus(PAUSE_MS).min(wait.due_max);
-        }
+        self.due = self.due.map(|_| now.plus(PAUSE_MS).min(self.due_max));
     }
 
     /// Notes that the person's terminal does not take the output at the moment. Nobody knows then
     /// whether there is more.
     pub(super) fn blocked(&mut self, now: Moment) {
-        if let Some(wait) = &mut self.0 {
-            wait.due = now.plus(PAUSE_MS);
-            wait.due_max = wait.due_max.max(wait.due);
-        }
+        self.due = self.due.map(|_| now.plus(PAUSE_MS));
+        self.due_max = self.due_max.max(self.due.unwrap_or_default());
     }
 
     pub(super) fn deadline(&self) -> Option<Moment> {
-        self.0.as_ref().map(|wait| wait.due)
+        self.due
     }
 
     /// Returns what has to be done by now.
     pub(super) fn remedy(&mut self, now: Moment) -> Option<Remedy> {
-        let wait = self.0.as_mut().filter(|wait| wait.due <= now)?;
-        if wait.has_hung_up {
+        self.due.filter(|due| *due <= now)?;
+        if mem::replace(&mut self.has_hung_up, true) {
             return Some(Remedy::GiveUp);
         }
-        *wait = Wait::begin(now, true);
+        self.command_ended(now);
         Some(Remedy::HangUp)
     }
 }

@@ -40,7 +40,7 @@ impl WrapperAddress {
 /// A folder, removed on drop.
 #[derive(Debug)]
 pub(super) struct RunFolder {
-    path: PathBuf,
+    pub(super) path: PathBuf,
 }
 
 impl RunFolder {
@@ -61,10 +61,6 @@ impl RunFolder {
 
     pub(super) fn write(&self, name: &str, text: &str) -> io::Result<()> {
         paths::write_private_file(&self.path.join(name), text.as_bytes())
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// The file with the [`WrapperAddress`].
@@ -115,11 +111,11 @@ mod tests {
         let key = Secret::from_random([1; 32]);
         let of_other = RunFolder::create(&directory, other, &key).unwrap();
         let left = RunFolder::create(&directory, name, &key).unwrap();
-        let left_path = left.path().to_owned();
+        let left_path = left.path.clone();
         std::mem::forget(left);
         let folder = RunFolder::create(&directory, name, &key).unwrap();
-        assert!(!left_path.exists() && of_other.path().exists());
-        paths::check_private(folder.path()).unwrap();
+        assert!(!left_path.exists() && of_other.path.exists());
+        paths::check_private(&folder.path).unwrap();
         let address = WrapperAddress::read(&folder.wrapper_file()).unwrap();
         assert_eq!((address.name.as_str(), address.key), ("Ann", key));
         assert_eq!(address.run_directory, directory);

@@ -66,9 +66,7 @@ pub(super) enum ThreadEvent {
 /// The threads that end with the command.
 pub(super) struct Threads {
     pub(super) screen: Screen,
-    reader: JoinHandle<()>,
-    writer: JoinHandle<()>,
-    waiter: JoinHandle<()>,
+    handles: [JoinHandle<()>; 3],
 }
 
 /// Starts all threads.
@@ -92,17 +90,17 @@ pub(super) fn start(pty: &Pty, ends: Streams) -> io::Result<(Threads, Channels)>
     // This thread is not joined: it waits for the person's next key, and ends with the process or
     // with the input.
     drop(spawn("keys", move || pass_keys(source, &keys_sender))?);
-    let threads = Threads { screen, reader, writer, waiter };
+    let threads = Threads { screen, handles: [writer, waiter, reader] };
     Ok((threads, Channels { printed, keys, events, typing }))
 }
 
 impl Threads {
     /// Joins the threads. The output must have ended, and [`Channels::typing`] must be dropped.
     pub(super) fn join(self) {
-        // A panic was reported by the panic hook.
-        drop(self.writer.join());
-        drop(self.waiter.join());
-        drop(self.reader.join());
+        for thread in self.handles {
+            // A panic was reported by the panic hook.
+            drop(thread.join());
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Waking an idle agent by another process of its CLI, which adds a text to the agent's queue of
 //! prompts. The text goes over the process's standard input, since other users can see arguments.
 
-use super::threads::spawn;
+use super::{Environment, threads::spawn};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::{
     ffi::OsString,
@@ -28,17 +28,12 @@ const LINES_MAX: usize = 16;
 /// The most failures that wait for the driver.
 const FAILURES_MAX: usize = 16;
 
-/// A process of an agent CLI, as the wrapper has started the agent's own.
-pub(super) struct WakeCommand {
-    pub(super) program: OsString,
-    /// Changes of the environment: variables to set or to remove.
-    pub(super) env: Vec<(OsString, Option<OsString>)>,
-    pub(super) directory: Option<PathBuf>,
-}
-
-/// The processes that wake an agent, one at a time.
+/// The processes that wake an agent, one at a time. They are started as the agent's own.
 pub(super) struct Waker {
-    command: WakeCommand,
+    program: OsString,
+    /// Changes of the environment: variables to set or to remove.
+    env: Environment,
+    directory: Option<PathBuf>,
     /// The ids of messages that did not begin a turn.
     pub(super) failed: Receiver<String>,
     failures: Sender<String>,
@@ -48,9 +43,9 @@ pub(super) struct Waker {
 }
 
 impl Waker {
-    pub(super) fn new(command: WakeCommand) -> Self {
+    pub(super) fn new(program: OsString, env: Environment, directory: Option<PathBuf>) -> Self {
         let (failures, failed) = bounded(FAILURES_MAX);
-        Self { command, failed, failures, stop: None, threads: Vec::new() }
+        Self { program, env, directory, failed, failures, stop: None, threads: Vec::new() }
     }
 
     /// Starts a process that adds a message's text to the queue of a conversation.
@@ -58,15 +53,15 @@ impl Waker {
         self.threads.retain(|thread| !thread.is_finished());
         let (stop, stopped) = bounded(0);
         self.stop = Some(stop);
-        let mut command = Command::new(&self.command.program);
+        let mut command = Command::new(&self.program);
         command.args(arguments);
-        for (name, value) in &self.command.env {
+        for (name, value) in &self.env {
             match value {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),
             };
         }
-        if let Some(directory) = &self.command.directory {
+        if let Some(directory) = &self.directory {
             command.current_dir(directory);
         }
         let queue = PromptQueue::new(session, text, id.clone());
@@ -102,11 +97,7 @@ impl Waker {
 }
 
 /// Runs the process. Returns whether the prompt has begun a turn, or may have.
-fn exchange(
-    mut command: Command,
-    mut queue: PromptQueue,
-    stopped: &Receiver<()>,
-) -> io::Result<bool> {
+fn exchange(mut command: Command, mut queue: PromptQueue, stop: &Receiver<()>) -> io::Result<bool> {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let (input, output) = (child.stdin.take(), child.stdout.take());
@@ -119,7 +110,7 @@ fn exchange(
             return Err(error);
         }
     };
-    let has_begun = converse(&mut queue, &input, &lines, stopped);
+    let has_begun = converse(&mut queue, &input, &lines, stop);
     drop(input);
     let has_failed = !end(&mut child, &lines);
     // A process that has failed before its first answer has added nothing.
@@ -173,16 +164,11 @@ fn kill(child: &mut Child) -> bool {
         tracing::debug!("the process that wakes the agent is not killed: {error}");
     }
     match child.wait() {
-        Ok(status) if status.success() => true,
-        Ok(status) => {
-            tracing::info!("the process that wakes the agent has ended: {status}");
-            false
-        }
-        Err(error) => {
-            tracing::debug!("the process that wakes the agent is lost: {error}");
-            false
-        }
+        Ok(status) if status.success() => return true,
+        Ok(status) => tracing::info!("the process that wakes the agent has ended: {status}"),
+        Err(error) => tracing::debug!("the process that wakes the agent is lost: {error}"),
     }
+    false
 }
 
 /// Writes lines on a thread that ends with the sender, or with the process. The process may not

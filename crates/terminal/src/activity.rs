@@ -69,21 +69,13 @@ struct Asked {
     is_seen: bool,
 }
 
-/// An activity that the daemon was told.
-#[derive(Clone, Copy, Debug)]
-struct Told {
-    activity: Activity,
-    source: ActivitySource,
-    at: Moment,
-}
-
 /// The state machine of an agent's activity.
 #[derive(Debug, Default)]
 pub(super) struct ActivityWatch {
     /// The current activity; `None` while it is not known.
     doing: Option<Doing>,
-    /// The activity that the daemon was told last.
-    told: Option<Told>,
+    /// The activity that the daemon was told last, and when.
+    told: Option<(Doing, Moment)>,
     asked: Option<Asked>,
     is_heard: bool,
     /// The part of the screen that the last look has found, and since when.
@@ -177,13 +169,9 @@ impl ActivityWatch {
         }
     }
 
-    /// Returns the activity that a look shows, or `None` if the last one goes on.
-    fn judge(
-        &mut self,
-        now: Moment,
-        look: Look,
-        lasted: u64,
-    ) -> Option<(Activity, ActivitySource)> {
+    /// Returns the activity that a look shows, or `None` if the last one goes on. The same has been
+    /// shown for so many milliseconds.
+    fn judge(&mut self, now: Moment, look: Look, ms: u64) -> Option<(Activity, ActivitySource)> {
         use ActivitySource::{Hooks, Screen};
         if look.shown == OnScreen::Shell {
             return Some((Activity::Shell, Screen));
@@ -199,12 +187,12 @@ impl ActivityWatch {
             self.asked = None;
         }
         match look.shown {
-            OnScreen::Dialog if self.is_heard && lasted < LASTING_MS => None,
+            OnScreen::Dialog if self.is_heard && ms < LASTING_MS => None,
             OnScreen::Dialog => Some((Activity::AsksPerson, Screen)),
             _ if look.at_work.is_some() => look.at_work.map(|source| (Activity::Working, source)),
-            OnScreen::Busy if self.is_heard && lasted < LASTING_MS => None,
+            OnScreen::Busy if self.is_heard && ms < LASTING_MS => None,
             OnScreen::Busy => Some((Activity::Working, Screen)),
-            OnScreen::InputLine if look.is_at_rest && lasted >= IDLE_MS => {
+            OnScreen::InputLine if look.is_at_rest && ms >= IDLE_MS => {
                 Some((Activity::Idle, Screen))
             }
             OnScreen::InputLine | OnScreen::Shell | OnScreen::Nothing => None,
@@ -217,8 +205,7 @@ impl ActivityWatch {
             return None;
         }
         let doing = self.doing?;
-        let Doing { activity, source, .. } = doing;
-        self.told = Some(Told { activity, source, at: now });
+        self.told = Some((doing, now));
         Some(doing)
     }
 
@@ -226,9 +213,9 @@ impl ActivityWatch {
         let doing = self.doing?;
         match self.told {
             None => Some(doing.since),
-            Some(told) if told.activity == doing.activity && told.source == doing.source => None,
+            Some((told, _)) if Doing { since: doing.since, ..told } == doing => None,
             Some(_) if doing.activity == Activity::Ended => Some(doing.since),
-            Some(told) => Some(told.at.plus(TELL_MS)),
+            Some((_, at)) => Some(at.plus(TELL_MS)),
         }
     }
 

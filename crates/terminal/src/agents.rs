@@ -1,7 +1,7 @@
 //! The agent CLIs that Agent Relay knows. Each has a folder here and a line in [`AGENTS`].
 //!
 //! In each folder, `mod.rs` has the CLI's [`Agent`], and `recipe.toml` its recipe, in the form of
-//! the user's recipes.toml; `recipe/book.rs` explains the keys. If the CLI writes transcripts,
+//! the user's recipes.toml; `recipe.rs` explains the keys. If the CLI writes transcripts,
 //! `transcript.rs` reads them, and `turn.jsonl` is an example.
 
 mod aider;

@@ -84,16 +84,15 @@ pub(super) fn advice(cause: FailureCause, to: &str, id: &str) -> String {
         let answer = "only a question that waits is answered there, with its `[reply:ID]`";
         return format!("Say it in your answer to your user: {answer}.");
     }
-    let FailureCause::Nack(code) = cause else {
-        return match cause {
-            FailureCause::Unanswered => format!(
+    let code = match cause {
+        FailureCause::Nack(code) => code,
+        FailureCause::Unsent => return "Send it again if it still matters.".to_owned(),
+        FailureCause::Unanswered => {
+            return format!(
                 "Your user can see with `agent-relay status {id}` whether the relay has it; do not send \
                  it again before."
-            ),
-            FailureCause::Unsent | FailureCause::Nack(_) => {
-                "Send it again if it still matters.".to_owned()
-            }
-        };
+            );
+        }
     };
     let dead_letter = |first: &str| {
         format!(

@@ -124,20 +124,15 @@ impl MessageFrame<'_> {
                 Entry::Pasted => lines.push(escape(line, false)),
                 Entry::Typed => {
                     let line = line.replace('\t', TAB);
-                    let is_alone = |is_cut: bool| is_foreign || is_cut;
-                    let cuts = std::iter::once(false).chain(std::iter::repeat(true));
-                    let pieces = pieces(&line, bytes_max).zip(cuts);
-                    lines.extend(pieces.map(|(piece, is_cut)| escape(piece, is_alone(is_cut))));
+                    let pieces = pieces(&line, bytes_max).enumerate();
+                    lines.extend(pieces.map(|(at, piece)| escape(piece, is_foreign || at > 0)));
                 }
             }
         }
         lines.push(format!("[/relay {}]", self.hex));
-        match form {
-            Form::Plain => {}
-            Form::HereDocument => {
-                lines.insert(0, format!(": <<'relay-{}'", self.hex));
-                lines.push(format!("relay-{}", self.hex));
-            }
+        if form == Form::HereDocument {
+            lines.insert(0, format!(": <<'relay-{}'", self.hex));
+            lines.push(format!("relay-{}", self.hex));
         }
         lines
     }

@@ -177,6 +177,8 @@ impl fmt::Display for Unarmed {
     }
 }
 
+impl std::error::Error for Unarmed {}
+
 /// Returns a command as a line for sh.
 #[must_use]
 pub(crate) fn shell_line(words: &[String]) -> String {

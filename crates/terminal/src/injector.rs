@@ -29,13 +29,12 @@ mod waiting;
 mod write_count;
 
 use super::{
-    activity::Look,
     frame::Entry,
     input::IncomingMessage,
     keyboard::Reader,
     obstacle::Obstacle,
     output::{Output, Progress, RETURN_MS, State},
-    recipe::{Reads, Recipe, Shown, Spot, Typed},
+    recipe::{Reads, Shown, Spot, Typed},
     screen::Screen,
     settings::Settings,
 };
@@ -65,6 +64,7 @@ const RETRY_MS: u64 = 1000;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a> {
     pub(super) spot: &'a Spot,
+    pub(super) shown: &'a Shown,
     /// Whether the agent is at work, according to its transcript.
     pub(super) is_at_work: bool,
     /// Whether the screen shows a message that the agent has not finished.
@@ -90,7 +90,7 @@ pub(super) struct TypedFrame {
 
 /// Brings texts to the agent.
 pub(super) struct Injector {
-    observer: Observer,
+    pub(super) observer: Observer,
     delivering: Delivering,
     /// The text on its way, or the last one.
     text: Option<Text>,
@@ -102,28 +102,28 @@ pub(super) struct Injector {
     loop_guard: LoopGuard,
     hooks: HookRoutes,
     kept_keys: KeptKeys,
-    history: History,
+    pub(super) history: History,
     /// The time of the next attempt at an action that becomes possible without any input.
     retry_at: Option<Moment>,
+    /// The actions that follow from the current input so far.
+    pub(super) out: Vec<Output>,
+    /// The frames that were typed, or handed over, since the listener has remembered the last ones.
+    pub(super) typed: Vec<TypedFrame>,
 }
 
 impl Injector {
     pub(super) fn new(settings: &Settings) -> Self {
         let prompt = settings.brief.clone().filter(|_| settings.recipe.reads == Reads::Text);
-        let (brief, prompt) = match &settings.hooked_brief {
-            Some(hooked) => {
-                let (brief, prompt) = Brief::new(hooked.clone(), prompt);
-                (Some(brief), prompt)
-            }
-            None => (None, prompt),
-        };
+        let hooked = settings.hooked_brief.clone();
+        let brief = hooked.map(|hooked| Brief::new(hooked, prompt.clone()));
+        let typed = prompt.filter(|_| brief.as_ref().is_none_or(Brief::is_typed_at_start));
         Self {
             observer: Observer::new(settings),
             delivering: Delivering::default(),
             text: None,
             rng: ChaCha20Rng::from_seed(settings.seed),
             queue: MessageQueue::default(),
-            notices: Notices::new(prompt),
+            notices: Notices::new(typed),
             brief,
             loop_guard: LoopGuard::new(u32::from_le_bytes(
                 *settings.seed.first_chunk().expect("a seed of 32 bytes"),
@@ -132,12 +132,9 @@ impl Injector {
             kept_keys: KeptKeys::default(),
             history: History::default(),
             retry_at: None,
+            out: Vec::new(),
+            typed: Vec::new(),
         }
-    }
-
-    /// Notes the time of the first input. Later calls have no effect.
-    pub(super) fn start(&mut self, now: Moment) {
-        self.observer.times.started.get_or_insert(now);
     }
 
     /// Returns the time at which the next tick is due.
@@ -150,7 +147,7 @@ impl Injector {
             turn.deadline(recipe.shows_idle()),
             self.stuck_at(),
             self.wake_at(),
-            self.hooks.leases.deadline(work.is_at_work()),
+            self.hooks.leases.deadline(work.is_at_work),
             work.deadline(self.observer.rests_at()),
         ];
         all.into_iter().flatten().min()
@@ -210,17 +207,9 @@ impl Injector {
         }
     }
 
-    pub(super) fn reader(&self) -> &Reader {
-        &self.observer.reader
-    }
-
-    pub(super) fn recipe(&self) -> &Recipe {
-        &self.observer.recipe
-    }
-
     /// Returns the terminal side's state, of which only the injector's part is filled in.
     pub(super) fn state(&self) -> State {
-        let (held, typed) = (self.observer.is_held, self.history.count());
+        let (held, typed) = (self.observer.is_held, self.history.count);
         State { waiting: self.waiting(), why: self.reason(), typed, held, connected: false }
     }
 
@@ -248,8 +237,7 @@ impl Injector {
 
     /// Returns what is known, what happens to the text on its way, or to the next one, and why.
     pub(super) fn explain(&self, now: Moment, view: &View<'_>) -> Explanation {
-        let shown = self.observer.shown(view.spot, &typed(&self.history, self.text.as_ref()));
-        let seen = self.observe(now, view, &shown, true);
+        let seen = self.observe(now, view, true);
         let later = self.next_at().is_some_and(|at| at > now);
         let decision = match (self.reason(), decide::verdict(&seen, now)) {
             (Some(why), _) => why.to_string(),
@@ -267,11 +255,6 @@ impl Injector {
     /// Returns the id of the last typed delivery whose id begins with `prefix`.
     pub(super) fn find_typed(&self, prefix: &str) -> Option<String> {
         self.hooks.leases.find(prefix).or_else(|| self.history.find_typed(prefix))
-    }
-
-    /// Whether a recorded prompt begins with a frame that was typed here.
-    pub(super) fn typed_beginning_of(&self, prompt: &str) -> bool {
-        self.history.typed_beginning_of(prompt)
     }
 
     /// Notes that the child has printed; `screen` contains the output.
@@ -294,25 +277,21 @@ impl Injector {
         }
     }
 
-    pub(super) fn set_recipe(&mut self, recipe: Recipe) {
-        self.observer.recipe = recipe;
-    }
-
     /// Handles a delivery, which may be a redelivery of a known message.
-    pub(super) fn deliver(&mut self, message: IncomingMessage, out: &mut Vec<Output>) {
+    pub(super) fn deliver(&mut self, message: IncomingMessage) {
         if self.history.was_typed(&message.id) {
-            out.push(Output::Report(message.id.clone(), Progress::Injected));
-            out.push(Output::Acknowledge(message.id));
+            self.out.push(Output::Report(message.id.clone(), Progress::Injected));
+            self.out.push(Output::Acknowledge(message.id));
         } else if self.on_its_way().is_some_and(|current| current.id == message.id) {
-            self.repeat_delay(out);
+            self.repeat_delay();
         } else if self.hooks.leases.contains(&message.id) {
             // A record of it may still come.
         } else if self.queue.contains(&message.id) {
             self.queue.forget_report(&message.id);
         } else if self.loop_guard.contains(&message.id) {
-            out.push(Output::Report(message.id, Progress::Waiting(Obstacle::Looping)));
+            self.out.push(Output::Report(message.id, Progress::Waiting(Obstacle::Looping)));
         } else {
-            self.receive(message, out);
+            self.receive(message);
         }
     }
 
@@ -341,26 +320,31 @@ impl Injector {
     }
 
     /// Returns to the daemon all messages that were not submitted, after the child has ended.
-    pub(super) fn end(&mut self, out: &mut Vec<Output>) {
+    pub(super) fn end(&mut self) {
         self.delivering = Delivering::default();
         let current = self.text.take().and_then(|mut text| text.take_message());
         let leased = self.hooks.leases.end_all().into_iter().map(|lease| lease.message);
         let looping = self.loop_guard.take_all();
         let rest = std::iter::from_fn(|| self.queue.pop()).chain(looping);
         let all = current.into_iter().chain(leased).chain(rest);
-        out.extend(all.map(|message| Output::Return(message.id, RETURN_MS)));
+        self.out.extend(all.map(|message| Output::Return(message.id, RETURN_MS)));
     }
 
     /// Reads the screen, and remembers what later looks at it depend on.
-    pub(super) fn learn(&mut self, now: Moment, view: &View<'_>) -> Shown {
-        self.observer.learn(now, view.spot, &typed(&self.history, self.text.as_ref()))
+    pub(super) fn learn(&mut self, now: Moment, spot: &Spot) -> Shown {
+        self.observer.learn(now, spot, &typed(&self.history, self.text.as_ref()))
+    }
+
+    /// Reads the screen.
+    pub(super) fn shown(&self, spot: &Spot) -> Shown {
+        self.observer.shown(spot, &typed(&self.history, self.text.as_ref()))
     }
 
     /// Whether the agent's turn has ended: the agent looks idle, or was silent for a long time.
-    pub(super) fn is_turn_over(&mut self, now: Moment, view: &View<'_>, shown: &Shown) -> bool {
+    pub(super) fn is_turn_over(&mut self, now: Moment, view: &View<'_>) -> bool {
         let mut turn = self.observer.turn;
         let is_over = turn.is_over(now, || {
-            let seen = self.observe(now, view, shown, false);
+            let seen = self.observe(now, view, false);
             seen.recipe.shows_idle() && seen.work.is_none() && seen.shown.form.is_ok()
         });
         self.observer.turn = turn;
@@ -369,9 +353,9 @@ impl Injector {
 
     /// Compares the reports of hooks with the screen. Returns whether work that hooks have reported
     /// has ended by that.
-    pub(super) fn end_work_if_idle(&mut self, now: Moment, view: &View<'_>, shown: &Shown) -> bool {
-        let shows_work = self.observer.shows_work(now, shown);
-        let has_ended = self.observer.end_work_if_idle(now, view, shown);
+    pub(super) fn end_work_if_idle(&mut self, now: Moment, view: &View<'_>) -> bool {
+        let shows_work = self.observer.shows_work(now, view.shown);
+        let has_ended = self.observer.end_work_if_idle(now, view);
         if has_ended {
             self.hooks.leases.turn_ended(now);
             self.retry_at = None;
@@ -382,11 +366,6 @@ impl Injector {
         has_ended
     }
 
-    /// Looks at the screen and the foreground for signs of what the agent does.
-    pub(super) fn look(&self, now: Moment, view: &View<'_>) -> Look {
-        self.observer.look(now, view, &typed(&self.history, self.text.as_ref()))
-    }
-
     /// Notes the end of the agent's turn.
     pub(super) fn end_turn(&mut self) {
         self.observer.turn.end();
@@ -395,28 +374,15 @@ impl Injector {
     }
 
     /// Writes bytes to the child's terminal.
-    pub(super) fn write(&mut self, bytes: Vec<u8>, out: &mut Vec<Output>) {
-        self.observer.writes.hand_out(bytes.len());
-        out.push(Output::Write(bytes));
+    pub(super) fn write(&mut self, bytes: Vec<u8>) {
+        self.observer.writes.handed_out += bytes.len() as u64;
+        self.out.push(Output::Write(bytes));
     }
 }
 
 /// Returns the frames that were typed here, whose rows on the screen are ours.
 fn typed<'a>(history: &'a History, text: Option<&'a Text>) -> Typed<'a> {
     Typed { frames: history.frames(), own: text.map(|text| &*text.hex) }
-}
-
-#[cfg(test)]
-impl Injector {
-    /// Sets the program that reads the terminal at the start.
-    pub(super) fn assume_reader(&mut self, reader: Reader) {
-        self.observer.reader = reader;
-    }
-
-    /// Skips the wait for the program's start.
-    pub(super) fn assume_started(&mut self) {
-        self.observer.assume_started();
-    }
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ use protocol::{
     control::Explanation,
     name::{self, OPERATOR},
 };
-use recipe::{Book, Recipe, Spot};
+use recipe::{Recipe, Shown, Spot};
 use transcript::{Record, TranscriptId};
 
 /// The state machine of one wrapper.
@@ -69,42 +69,14 @@ pub struct TerminalSide {
     injector: Injector,
     listener: Listener,
     activity: ActivityWatch,
-    /// Whether a real terminal shows the child's output and answers its queries.
-    is_attached: bool,
     is_connected: bool,
     /// Whether the agent has been told that the relay rejects it for now.
     is_rejection_told: bool,
     /// Whether the child has ended.
     is_child_gone: bool,
-    recipes: Recipes,
+    settings: Settings,
     /// Whether what is due waits for the driver to determine the reader.
     awaits_reader: bool,
-}
-
-/// The recipes for the programs that the command may start.
-struct Recipes {
-    book: Book,
-    system: &'static str,
-    /// The recipe of the command itself.
-    command: Recipe,
-    /// Whether a transcript is followed, whose program stays the one that counts.
-    is_fixed: bool,
-}
-
-impl Recipes {
-    /// Returns the recipe for a program that reads the terminal, if it is not the current one.
-    fn for_reader(&self, reader: &Reader, current: &Recipe) -> Option<Recipe> {
-        match reader {
-            _ if self.is_fixed => None,
-            Reader::Agent(name) if current.name != *name => {
-                Some(self.book.named(name, self.system))
-            }
-            Reader::Shell | Reader::Barred(Obstacle::Shell, _) if current.shows_composer() => {
-                Some(self.command.clone())
-            }
-            _ => None,
-        }
-    }
 }
 
 impl TerminalSide {
@@ -115,84 +87,68 @@ impl TerminalSide {
             injector: Injector::new(settings),
             listener: Listener::new(settings),
             activity: ActivityWatch::default(),
-            is_attached: settings.attached,
             is_connected: false,
             is_rejection_told: false,
             is_child_gone: false,
-            recipes: Recipes {
-                book: settings.book.clone(),
-                system: settings.system,
-                command: settings.recipe.clone(),
-                is_fixed: settings.transcript,
-            },
+            settings: settings.clone(),
             awaits_reader: false,
         }
     }
 
     /// Handles one input, and appends the driver's next actions to `out`.
     pub fn handle(&mut self, now: Moment, input: Input<'_>, out: &mut Vec<Output>) {
-        self.injector.start(now);
-        self.listener.start(now);
+        self.injector.observer.times.started.get_or_insert(now);
+        self.listener.source.start(now);
         match input {
-            Input::Printed(bytes) => self.printed(now, bytes, out),
-            Input::Keys(bytes) => self.keys(now, bytes, out),
-            Input::Resized { columns, rows } => {
-                let events = self.listener.resized(now, columns, rows);
-                self.pass_on(now, events, out);
-            }
+            Input::Printed(bytes) => self.printed(now, bytes),
+            Input::Keys(bytes) => self.keys(now, bytes),
+            Input::Resized { columns, rows } => self.listener.resized(now, columns, rows),
             Input::Delivered(message) if self.is_child_gone => {
-                out.push(Output::Return(message.id, RETURN_MS));
+                self.injector.out.push(Output::Return(message.id, RETURN_MS));
             }
-            Input::Delivered(message) => self.injector.deliver(message, out),
-            Input::Accepted { away: false, .. } => {}
-            Input::Accepted { handle, away: true } => {
-                if let Some(sentence) = self.listener.away(handle) {
+            Input::Delivered(message) => self.injector.deliver(message),
+            Input::Accepted { handle, away } => {
+                if let Some(sentence) = self.listener.sent.away(handle).filter(|_| away) {
                     self.injector.notify_later(sentence);
                 }
             }
-            Input::Undelivered(failure) => self.undelivered(now, &failure, out),
-            Input::Unread(unread) => {
-                let sentence = self.listener.unread(&unread);
-                self.injector.notify(sentence);
-            }
+            Input::Undelivered(failure) => self.undelivered(now, &failure),
+            Input::Unread(unread) => self.injector.notify(self.listener.sent.unread(&unread)),
             Input::Connected(is_connected) => self.connected(now, is_connected),
             Input::Rejected { why, is_permanent } => self.rejected(&why, is_permanent),
             Input::Held(is_held) => self.injector.hold(is_held),
             Input::Written(bytes) => {
                 self.injector.count_written(bytes);
-                self.answer(out);
-                self.injector.advance(now, out);
+                self.answer();
+                self.injector.advance(now);
             }
-            Input::Owned(id) => {
-                let events = self.listener.owned(now, id);
-                self.pass_on(now, events, out);
-            }
-            Input::Recorded(id, record) => self.recorded(now, id, record, out),
-            Input::Searched { at, is_alone } => {
-                let events = self.listener.searched(now, at, is_alone);
-                self.pass_on(now, events, out);
-            }
-            Input::Reads { reader, gathers_lines } => {
-                self.reads(now, reader, gathers_lines, out);
-            }
-            Input::InnerOutput(is_inner) => {
-                let events = self.listener.set_inner_output(now, is_inner);
-                self.pass_on(now, events, out);
-            }
+            Input::Owned(id) => self.listener.owned(now, id),
+            Input::Recorded(id, record) => self.recorded(now, id, record),
+            Input::Searched { at, is_alone } => self.listener.searched(now, at, is_alone),
+            Input::Reads { reader, gathers_lines } => self.reads(now, reader, gathers_lines),
+            Input::InnerOutput(is_inner) => self.listener.set_inner_output(now, is_inner),
             Input::Hooked(caller, report) => {
                 self.activity.report(now, report.point);
-                self.injector.hooked(now, caller, &report, out);
+                self.injector.hooked(now, caller, &report);
             }
             Input::HookGone(caller) => self.injector.hook_gone(caller),
             Input::HookUnconfirmed(caller) => self.injector.hook_unconfirmed(now, caller),
             Input::NotWoken(id) => self.injector.not_woken(&id),
-            Input::Take(caller, id) => self.take(now, caller, id.as_deref(), out),
-            Input::Count(caller, to) => {
-                out.push(Output::Counted(caller, self.injector.count_sent(&to)));
+            Input::Take(caller, id) => {
+                let reads_screen = self.listener.source.reads_screen();
+                let taken = self.injector.take(now, id.as_deref(), reads_screen);
+                self.injector.out.push(Output::Taken(caller, taken));
+                self.remember_typed(now);
             }
-            Input::Tick => self.on_tick(now, out),
-            Input::ChildGone => self.child_gone(now, out),
+            Input::Count(caller, to) => {
+                let count = self.injector.count_sent(&to);
+                self.injector.out.push(Output::Counted(caller, count));
+            }
+            Input::Tick => self.on_tick(now),
+            Input::ChildGone => self.child_gone(now),
         }
+        self.pass_on(now);
+        out.append(&mut self.injector.out);
         out.extend(self.activity.tell(now).map(Output::Activity));
     }
 
@@ -227,13 +183,13 @@ impl TerminalSide {
     /// Returns the program that reads the terminal, as known from the last [`Input::Reads`].
     #[must_use]
     pub fn reader(&self) -> &Reader {
-        self.injector.reader()
+        &self.injector.observer.reader
     }
 
     /// Returns the recipe of the program that reads the terminal.
     #[must_use]
     pub fn recipe(&self) -> &Recipe {
-        self.injector.recipe()
+        &self.injector.observer.recipe
     }
 
     /// Returns the screen that the child has painted.
@@ -245,7 +201,7 @@ impl TerminalSide {
     /// Returns the source of the agent's messages.
     #[must_use]
     pub fn read_from(&self) -> ReadFrom {
-        self.listener.read_from()
+        self.listener.source.read_from()
     }
 
     /// Returns a summary of the terminal side's state, for people.
@@ -258,7 +214,8 @@ impl TerminalSide {
     #[must_use]
     pub fn explain(&self, now: Moment) -> Explanation {
         let spot = Spot::of(self.listener.screen());
-        self.injector.explain(now, &view(&self.listener, &spot))
+        let shown = self.injector.shown(&spot);
+        self.injector.explain(now, &view(&self.listener, &spot, &shown))
     }
 
     /// Returns the time since which the agent has worked without a report of a hook, if no hook has
@@ -268,46 +225,43 @@ impl TerminalSide {
         self.activity.unheard_since()
     }
 
-    fn printed(&mut self, now: Moment, bytes: &[u8], out: &mut Vec<Output>) {
+    fn printed(&mut self, now: Moment, bytes: &[u8]) {
         self.activity.changed(now);
-        let events = self.listener.printed(now, bytes);
-        self.answer(out);
+        self.listener.printed(now, bytes);
+        self.answer();
         self.injector.printed(now, self.listener.screen());
-        self.pass_on(now, events, out);
     }
 
     /// Answers the child's queries to its terminal, unless a real terminal answers them.
-    fn answer(&mut self, out: &mut Vec<Output>) {
-        if self.is_attached || !self.injector.has_room() {
+    fn answer(&mut self) {
+        if self.settings.attached || !self.injector.has_room() {
             return;
         }
-        let answers = self.listener.take_answers();
+        let answers = self.listener.extractor.screen_mut().take_answers();
         if !answers.is_empty() {
-            self.injector.write(answers, out);
+            self.injector.write(answers);
         }
     }
 
-    fn keys(&mut self, now: Moment, bytes: &[u8], out: &mut Vec<Output>) {
-        let is_submitted = self.injector.press(now, bytes, self.listener.screen(), out);
+    fn keys(&mut self, now: Moment, bytes: &[u8]) {
+        let is_submitted = self.injector.press(now, bytes, self.listener.screen());
         if is_submitted {
             self.listener.entered(now);
         }
     }
 
-    fn recorded(&mut self, now: Moment, id: TranscriptId, record: Record, out: &mut Vec<Output>) {
-        let was_typed_here = match &record {
-            Record::Prompt(text) => self.injector.typed_beginning_of(text),
-            Record::Reply(_) | Record::TurnBegan | Record::TurnOver => false,
-        };
-        let events = self.listener.recorded(now, id, record, was_typed_here);
-        self.pass_on(now, events, out);
+    fn recorded(&mut self, now: Moment, id: TranscriptId, record: Record) {
+        let was_typed_here = matches!(
+            &record, Record::Prompt(text) if self.injector.history.typed_beginning_of(text)
+        );
+        self.listener.recorded(now, (id, record), was_typed_here);
     }
 
     fn connected(&mut self, now: Moment, is_connected: bool) {
         if is_connected {
             self.activity.forget_told();
             self.activity.changed(now);
-            self.listener.connected();
+            self.listener.sent.connected();
             self.is_rejection_told = false;
         }
         self.is_connected = is_connected;
@@ -329,118 +283,128 @@ impl TerminalSide {
         }
     }
 
-    fn undelivered(&mut self, now: Moment, failure: &DeliveryFailure, out: &mut Vec<Output>) {
-        if let Some(notice) = self.listener.failed(now, failure) {
-            out.push(Output::Log(notice.log));
+    fn undelivered(&mut self, now: Moment, failure: &DeliveryFailure) {
+        if let Some(notice) = self.listener.sent.fail(now, failure) {
+            self.injector.out.push(Output::Log(notice.log));
             self.injector.notify(notice.line);
         }
     }
 
-    fn reads(
-        &mut self,
-        now: Moment,
-        mut reader: Reader,
-        gathers_lines: bool,
-        out: &mut Vec<Output>,
-    ) {
-        if let Some(recipe) = self.recipes.for_reader(&reader, self.recipe()) {
+    /// Returns the recipe for a program that reads the terminal, if it is not the current one. If a
+    /// transcript is followed, its program stays the one that counts.
+    fn recipe_for(&self, reader: &Reader) -> Option<Recipe> {
+        let Settings { book, system, recipe: command, transcript, .. } = &self.settings;
+        match reader {
+            _ if *transcript => None,
+            Reader::Agent(name) if self.recipe().name != *name => Some(book.named(name, system)),
+            Reader::Shell | Reader::Barred(Obstacle::Shell, _)
+                if self.recipe().shows_composer() =>
+            {
+                Some(command.clone())
+            }
+            _ => None,
+        }
+    }
+
+    fn reads(&mut self, now: Moment, mut reader: Reader, gathers_lines: bool) {
+        if let Some(recipe) = self.recipe_for(&reader) {
             self.listener.set_recipe(&recipe);
-            self.injector.set_recipe(recipe);
+            self.injector.observer.recipe = recipe;
         }
         // An editor that the agent started has just ended, or the agent does not read yet.
         if gathers_lines && matches!(reader, Reader::Agent(_)) && self.recipe().raw_mode {
             reader = Reader::Barred(Obstacle::NotReading, None);
         }
         if *self.reader() != reader {
-            self.listener.set_inner_foreground(now, reader.is_relay());
-            let events = self.listener.settle_inner_run(now);
-            self.pass_on(now, events, out);
+            self.listener.inner_run.set_foreground(now, reader.is_relay());
+            self.listener.settle_inner_run(now);
+            self.pass_on(now);
             self.injector.set_reader(now, reader);
             self.activity.changed(now);
         }
         if std::mem::take(&mut self.awaits_reader) {
-            self.act(now, out);
+            self.act(now);
         }
     }
 
-    fn take(&mut self, now: Moment, caller: Caller, id: Option<&str>, out: &mut Vec<Output>) {
-        let reads_screen = self.listener.reads_screen();
-        for frame in self.injector.take(now, caller, id, reads_screen, out) {
-            self.listener.remember_frame(now, &frame.hex, &frame.body);
-        }
-    }
-
-    fn on_tick(&mut self, now: Moment, out: &mut Vec<Output>) {
+    fn on_tick(&mut self, now: Moment) {
         if self.is_child_gone {
             return;
         }
         let is_unknown = *self.reader() == Reader::Unseen;
-        if is_unknown || self.injector.needs_reader(now) || self.listener.doubts_inner_run(now) {
+        let doubts_inner_run = self.listener.inner_run.is_overruled(now);
+        if is_unknown || self.injector.needs_reader(now) || doubts_inner_run {
             self.awaits_reader = true;
-            return out.push(Output::Identify);
+            return self.injector.out.push(Output::Identify);
         }
-        self.act(now, out);
+        self.act(now);
     }
 
     /// Does what is due. If a key may be pressed by that, the reader was determined just now.
-    fn act(&mut self, now: Moment, out: &mut Vec<Output>) {
+    fn act(&mut self, now: Moment) {
         // A look at the activity alone must not hasten anything else.
         if self.tick_at().is_some_and(|at| at <= now) {
-            self.tick(now, out);
+            self.tick(now);
         }
         if self.activity.wants_look(now) {
             let spot = Spot::of(self.listener.screen());
-            let look = self.injector.look(now, &view(&self.listener, &spot));
+            let shown = self.injector.shown(&spot);
+            let look = self.injector.observer.look(now, &view(&self.listener, &spot, &shown));
             self.activity.look(now, look);
         }
     }
 
-    fn tick(&mut self, now: Moment, out: &mut Vec<Output>) {
-        self.injector.settle_keys(now);
-        let events = self.listener.settle_inner_run(now);
-        self.pass_on(now, events, out);
+    fn tick(&mut self, now: Moment) {
+        self.injector.observer.settle_keys(now);
+        self.listener.settle_inner_run(now);
+        self.pass_on(now);
         let mut found = self.listener.tick(now);
         // The driver determined the reader for the texts that wait at this point. A text that is
         // added further below waits for the next tick.
         let reader_is_fresh = self.injector.has_text(now);
         let spot = Spot::of(self.listener.screen());
-        let seen = view(&self.listener, &spot);
-        let shown = self.injector.learn(now, &seen);
-        if self.injector.is_turn_over(now, &seen, &shown) {
+        let shown = self.injector.learn(now, &spot);
+        if self.injector.is_turn_over(now, &view(&self.listener, &spot, &shown)) {
             self.injector.end_turn();
             self.listener.end_turn(now, &mut found);
         }
-        let events = self.listener.settle(now, found, &self.injector.recipe().name);
-        self.pass_on(now, events, out);
-        let seen = view(&self.listener, &spot);
-        if self.injector.end_work_if_idle(now, &seen, &shown) {
+        self.listener.settle(now, found, &self.injector.observer.recipe.name);
+        self.pass_on(now);
+        let seen = view(&self.listener, &spot, &shown);
+        if self.injector.end_work_if_idle(now, &seen) {
             self.activity.changed(now);
         }
-        for frame in self.injector.act(now, &seen, &shown, reader_is_fresh, out) {
+        self.injector.act(now, &seen, reader_is_fresh);
+        self.remember_typed(now);
+    }
+
+    /// Lets the listener recognise the frames that were typed or handed over.
+    fn remember_typed(&mut self, now: Moment) {
+        for frame in self.injector.typed.drain(..) {
             self.listener.remember_frame(now, &frame.hex, &frame.body);
         }
     }
 
-    fn child_gone(&mut self, now: Moment, out: &mut Vec<Output>) {
+    fn child_gone(&mut self, now: Moment) {
         if std::mem::replace(&mut self.is_child_gone, true) {
             return;
         }
-        let events = self.listener.finish(now);
-        self.pass_on(now, events, out);
-        self.injector.end(out);
+        self.listener.finish(now);
+        self.pass_on(now);
+        self.injector.end();
         self.activity.end(now);
     }
 
     /// Passes the listener's events on to the driver and to the injector.
-    fn pass_on(&mut self, now: Moment, events: Vec<Event>, out: &mut Vec<Output>) {
-        for event in events {
+    fn pass_on(&mut self, now: Moment) {
+        for event in std::mem::take(&mut self.listener.events) {
             match event {
-                Event::Message(handle, message) => self.send(handle, message, out),
+                Event::Message(handle, message) => self.send(handle, message),
                 Event::Problem(sentence) => {
-                    out.push(Output::Log(sentence.clone()));
+                    self.injector.out.push(Output::Log(sentence.clone()));
                     self.injector.notify(sentence);
                 }
-                Event::Prompt(text) => self.injector.confirm(now, &text, out),
+                Event::Prompt(text) => self.injector.confirm(now, &text),
                 Event::Reply => self.injector.note_reply(),
                 Event::TurnOver => self.injector.note_turn_end(),
             }
@@ -450,7 +414,7 @@ impl TerminalSide {
     /// Sends a message, with the whole id of the delivery that it answers in place of the id's
     /// beginning. If there is no such delivery, the message is sent without an id, and the agent is
     /// told so unless the message is for a guest, where it fails anyway.
-    fn send(&mut self, handle: SendHandle, mut message: OutgoingMessage, out: &mut Vec<Output>) {
+    fn send(&mut self, handle: SendHandle, mut message: OutgoingMessage) {
         if let Some(prefix) = message.reply_to.take() {
             message.reply_to = self.injector.find_typed(&prefix);
             let is_for_guest = name::is_daemons(&message.to) && message.to != OPERATOR;
@@ -461,16 +425,17 @@ impl TerminalSide {
             }
         }
         let hops = self.injector.count_sent(&message.to);
-        out.push(Output::Send(handle, message, hops));
+        self.injector.out.push(Output::Send(handle, message, hops));
     }
 }
 
-fn view<'a>(listener: &Listener, spot: &'a Spot) -> View<'a> {
+fn view<'a>(listener: &Listener, spot: &'a Spot, shown: &'a Shown) -> View<'a> {
     View {
         spot,
-        is_at_work: listener.is_at_work(),
-        is_in_message: listener.is_in_message(),
-        reads_screen: listener.reads_screen(),
+        shown,
+        is_at_work: listener.source.is_at_work(),
+        is_in_message: listener.extractor.is_in_message(),
+        reads_screen: listener.source.reads_screen(),
     }
 }
 

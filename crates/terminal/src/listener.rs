@@ -6,20 +6,17 @@ mod sent;
 
 use super::{
     extract::{Extracted, Fault, Problem, ScreenExtractor},
-    failure::DeliveryFailure,
-    frame::plain,
-    input::UnreadMessage,
     outgoing::OutgoingMessage,
     output::SendHandle,
     recipe::Recipe,
     screen::Screen,
     settings::Settings,
-    source::{ReadFrom, Source},
+    source::Source,
     transcript::{Record, TranscriptId},
 };
 use inner_run::InnerRun;
 use protocol::Moment;
-use sent::{FailureNotice, SentMessages};
+use sent::SentMessages;
 use std::mem;
 
 /// A fact that the listener has read. Facts are in the order in which the agent produced them.
@@ -38,11 +35,13 @@ pub(super) enum Event {
 
 /// Reads the agent's messages from its screen and its transcripts.
 pub(super) struct Listener {
-    extractor: ScreenExtractor,
-    source: Source,
-    sent: SentMessages,
+    pub(super) extractor: ScreenExtractor,
+    pub(super) source: Source,
+    pub(super) sent: SentMessages,
     next_handle: u64,
-    inner_run: InnerRun,
+    pub(super) inner_run: InnerRun,
+    /// The facts that were read and are not passed on yet.
+    pub(super) events: Vec<Event>,
     /// Whether the agent was told that an arrow after other text is no message. It is told once,
     /// since it may only speak of messages.
     is_misplaced_told: bool,
@@ -63,16 +62,12 @@ impl Listener {
             sent: SentMessages::default(),
             next_handle: 0,
             inner_run: InnerRun::new(settings.contradiction_ms),
+            events: Vec::new(),
             is_misplaced_told: false,
             is_shell: false,
         };
         listener.set_recipe(&settings.recipe);
         listener
-    }
-
-    /// Notes the time of the first input. Later calls have no effect.
-    pub(super) fn start(&mut self, now: Moment) {
-        self.source.start(now);
     }
 
     /// Returns the time at which the next tick is due.
@@ -85,30 +80,6 @@ impl Listener {
 
     pub(super) fn screen(&self) -> &Screen {
         self.extractor.screen()
-    }
-
-    /// Takes the answers of the emulated terminal to the child's queries.
-    pub(super) fn take_answers(&mut self) -> Vec<u8> {
-        self.extractor.screen_mut().take_answers()
-    }
-
-    pub(super) fn read_from(&self) -> ReadFrom {
-        self.source.read_from()
-    }
-
-    /// Whether messages are read from the screen.
-    pub(super) fn reads_screen(&self) -> bool {
-        self.source.reads_screen()
-    }
-
-    /// Whether the screen shows a message that the agent has not finished.
-    pub(super) fn is_in_message(&self) -> bool {
-        self.extractor.is_in_message()
-    }
-
-    /// Whether the agent is at work, according to its transcript.
-    pub(super) fn is_at_work(&self) -> bool {
-        self.source.is_at_work()
     }
 
     /// Reads the screen as this program paints it.
@@ -131,12 +102,9 @@ impl Listener {
     }
 
     /// Reads bytes that the child printed.
-    pub(super) fn printed(&mut self, now: Moment, bytes: &[u8]) -> Vec<Event> {
-        let mut found = Vec::new();
-        self.extractor.feed(now, bytes, &mut found);
-        let mut events = self.shown(now, found);
-        events.extend(self.compare_with_screen(now));
-        events
+    pub(super) fn printed(&mut self, now: Moment, bytes: &[u8]) {
+        self.extract(now, |extractor, found| extractor.feed(now, bytes, found));
+        self.compare_with_screen(now);
     }
 
     /// Notes that the person submitted a line.
@@ -144,47 +112,29 @@ impl Listener {
         self.source.enter(now, self.extractor.screen());
     }
 
-    pub(super) fn resized(&mut self, now: Moment, columns: usize, rows: usize) -> Vec<Event> {
-        let mut found = Vec::new();
-        self.extractor.resize(now, columns, rows, &mut found);
-        self.shown(now, found)
+    pub(super) fn resized(&mut self, now: Moment, columns: usize, rows: usize) {
+        self.extract(now, |extractor, found| extractor.resize(now, columns, rows, found));
     }
 
     /// Notes that the output from here on belongs to an inner `run`, or no longer. The rows so far
     /// belong to the program that printed before.
-    pub(super) fn set_inner_output(&mut self, now: Moment, is_inner: bool) -> Vec<Event> {
-        let mut events = Vec::new();
+    pub(super) fn set_inner_output(&mut self, now: Moment, is_inner: bool) {
         if self.inner_run.has_output() != is_inner {
-            events = self.read_rows(now);
+            self.read_rows(now);
         }
         self.inner_run.set_output(now, is_inner);
-        events
     }
 
-    fn read_rows(&mut self, now: Moment) -> Vec<Event> {
-        let mut found = Vec::new();
-        self.extractor.turn_over(now, &mut found);
-        self.shown(now, found)
-    }
-
-    /// Whether the foreground is to decide now about an inner `run`, so that it must be known.
-    pub(super) fn doubts_inner_run(&self, now: Moment) -> bool {
-        self.inner_run.is_overruled(now)
-    }
-
-    /// Notes whether an inner `run` has the terminal's foreground.
-    pub(super) fn set_inner_foreground(&mut self, now: Moment, is_inner: bool) {
-        self.inner_run.set_foreground(now, is_inner);
+    fn read_rows(&mut self, now: Moment) {
+        self.extract(now, |extractor, found| extractor.turn_over(now, found));
     }
 
     /// Lets the foreground decide if it has contradicted the marks of an inner `run` for too long.
-    pub(super) fn settle_inner_run(&mut self, now: Moment) -> Vec<Event> {
-        if !self.inner_run.is_overruled(now) {
-            return Vec::new();
+    pub(super) fn settle_inner_run(&mut self, now: Moment) {
+        if self.inner_run.is_overruled(now) {
+            self.read_rows(now);
+            self.inner_run.overrule(now);
         }
-        let events = self.read_rows(now);
-        self.inner_run.overrule(now);
-        events
     }
 
     /// Reads rows that have not changed for a while. [`Listener::settle`] turns the results into
@@ -203,117 +153,87 @@ impl Listener {
 
     /// Handles the results of [`Listener::tick`], and compares transcripts with the screen.
     /// `program` is the name of the program whose transcript may be missing.
-    pub(super) fn settle(
-        &mut self,
-        now: Moment,
-        found: Vec<Extracted>,
-        program: &str,
-    ) -> Vec<Event> {
-        let mut events = self.shown(now, found);
-        events.extend(self.source.check_missing(now, program).map(Event::Problem));
-        events.extend(self.compare_with_screen(now));
-        events
+    pub(super) fn settle(&mut self, now: Moment, found: Vec<Extracted>, program: &str) {
+        self.shown(now, found);
+        self.events.extend(self.source.check_missing(now, program).map(Event::Problem));
+        self.compare_with_screen(now);
     }
 
     /// Reads the rest of the screen after the child has ended.
-    pub(super) fn finish(&mut self, now: Moment) -> Vec<Event> {
-        let mut found = Vec::new();
-        self.extractor.finish(now, &mut found);
-        self.shown(now, found)
+    pub(super) fn finish(&mut self, now: Moment) {
+        self.extract(now, |extractor, found| extractor.finish(now, found));
     }
 
     /// Notes that, according to the operating system, this transcript is the child's.
-    pub(super) fn owned(&mut self, now: Moment, id: TranscriptId) -> Vec<Event> {
+    pub(super) fn owned(&mut self, now: Moment, id: TranscriptId) {
         let records = self.source.owned(id);
-        self.read(now, records)
+        self.read(now, records);
     }
 
-    /// Reads a record that was added to a transcript that may be the child's. `was_typed_here` says
+    /// Reads a record that was added to a transcript that may be the child's. `was_typed` says
     /// that the record is a prompt with a frame that was typed here.
-    pub(super) fn recorded(
-        &mut self,
-        now: Moment,
-        id: TranscriptId,
-        record: Record,
-        was_typed_here: bool,
-    ) -> Vec<Event> {
+    pub(super) fn recorded(&mut self, now: Moment, of: (TranscriptId, Record), was_typed: bool) {
         let screen = self.extractor.screen();
-        let records = self.source.recorded(now, (id, record), was_typed_here, screen);
-        self.read(now, records)
+        let records = self.source.recorded(now, of, was_typed, screen);
+        self.read(now, records);
     }
 
     /// Notes that all transcripts have been read up to their ends at the moment `at`.
-    pub(super) fn searched(&mut self, now: Moment, at: Moment, is_alone: bool) -> Vec<Event> {
+    pub(super) fn searched(&mut self, now: Moment, at: Moment, is_alone: bool) {
         let records = self.source.searched(now, at, is_alone);
-        self.read(now, records)
+        self.read(now, records);
     }
 
-    /// Notes that the wrapper is connected to the relay again.
-    pub(super) fn connected(&mut self) {
-        self.sent.connected();
-    }
-
-    /// Returns a sentence for the agent about a message that waits for its recipient.
-    pub(super) fn away(&self, handle: SendHandle) -> Option<String> {
-        let to = self.sent.recipient(handle)?;
-        let to = plain(to);
-        Some(format!("{to} is away; your message waits until {to} is back."))
-    }
-
-    /// Returns the notice that a message of the agent's waits at its recipient.
-    pub(super) fn unread(&self, unread: &UnreadMessage) -> String {
-        self.sent.unread(unread)
-    }
-
-    /// Returns the notice about a message that was not delivered, unless an equal notice was given
-    /// before a reconnect.
-    pub(super) fn failed(
+    fn extract(
         &mut self,
         now: Moment,
-        failure: &DeliveryFailure,
-    ) -> Option<FailureNotice> {
-        self.sent.fail(now, failure)
+        read: impl FnOnce(&mut ScreenExtractor, &mut Vec<Extracted>),
+    ) {
+        let mut found = Vec::new();
+        read(&mut self.extractor, &mut found);
+        self.shown(now, found);
     }
 
     /// Handles messages and problems on the screen. They become events only if the screen is the
     /// source of messages, and not that of a shell. The output of an inner `run` is left to that
     /// `run`.
-    fn shown(&mut self, now: Moment, found: Vec<Extracted>) -> Vec<Event> {
+    fn shown(&mut self, now: Moment, found: Vec<Extracted>) {
         if self.inner_run.has_output() || self.is_shell {
-            return Vec::new();
+            return;
         }
         if self.source.reads_screen() {
-            return self.events(now, found);
+            self.add_events(now, found);
+        } else {
+            self.source.note_shown(now, &found);
         }
-        self.source.note_shown(now, &found);
-        Vec::new()
     }
 
-    fn compare_with_screen(&mut self, now: Moment) -> Vec<Event> {
+    fn compare_with_screen(&mut self, now: Moment) {
         let records = self.source.compare(now, self.extractor.screen());
-        self.read(now, records)
+        self.read(now, records);
     }
 
     /// Turns records of the child's own transcript into events.
-    fn read(&mut self, now: Moment, records: Vec<Record>) -> Vec<Event> {
-        let mut events = Vec::new();
+    fn read(&mut self, now: Moment, records: Vec<Record>) {
         for record in records {
             match record {
-                Record::Prompt(text) => events.push(Event::Prompt(text)),
+                Record::Prompt(text) => self.events.push(Event::Prompt(text)),
                 Record::Reply(text) => {
-                    events.push(Event::Reply);
+                    self.events.push(Event::Reply);
                     let found = self.source.read_reply(now, &text);
-                    events.extend(self.events(now, found));
+                    self.add_events(now, found);
                 }
                 Record::TurnBegan => {}
-                Record::TurnOver => events.push(Event::TurnOver),
+                Record::TurnOver => self.events.push(Event::TurnOver),
             }
         }
-        events
     }
 
-    fn events(&mut self, now: Moment, found: Vec<Extracted>) -> Vec<Event> {
-        found.into_iter().filter_map(|extracted| self.event(now, extracted)).collect()
+    fn add_events(&mut self, now: Moment, found: Vec<Extracted>) {
+        for extracted in found {
+            let event = self.event(now, extracted);
+            self.events.extend(event);
+        }
     }
 
     fn event(&mut self, now: Moment, extracted: Extracted) -> Option<Event> {

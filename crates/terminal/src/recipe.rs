@@ -10,6 +10,7 @@ mod expands;
 mod shown;
 mod spot;
 
+use book::System;
 pub use book::{Book, BookError, Version};
 pub(crate) use command_output::CommandOutput;
 pub use expands::Expansions;
@@ -20,68 +21,123 @@ pub(crate) use spot::text_before_cursor;
 
 use super::transcript::Format;
 use serde::Deserialize;
-use shown::Patterns;
 use std::collections::BTreeMap;
 
-/// A recipe for typing messages into one kind of program.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A recipe for typing messages into one kind of program, or the part of one that an entry of a
+/// file states. docs/WRAPPER.md has the comments of the keys as a table. Times are in milliseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Recipe {
     /// The recipe's name.
     pub name: String,
-    /// The program's treatment of a line that is typed into it.
+    /// The names of commands, executables and scripts of its program, without directory, extension
+    /// and version.
+    commands: Vec<String>,
+    /// Parts of the paths of its executables and scripts, such as `"/@openai/codex/"`.
+    programs: Vec<String>,
+    /// `linux`, `macos`, `windows`; all if absent.
+    systems: Option<Vec<System>>,
+    /// The program's oldest version. An unknown version counts as the newest.
+    from: Option<Version>,
+    /// The program's first version for which the entry no longer holds.
+    below: Option<Version>,
+    /// What the program does with a line: `text`, `shell` (runs it, as sh does).
     pub reads: Reads,
-    /// Whether the program is a shell without a script, whose screen is not read: it shows the
-    /// output of all that it runs.
-    pub is_shell: bool,
-    /// The keys that submit a text.
-    pub submit: String,
-    /// Whether a line feed submits a text as well, although the program accepts several lines.
-    pub line_feed_submits: bool,
-    /// The time for which the screen must not have changed before a text is typed, in milliseconds.
-    pub quiet_ms: u64,
-    /// The time for which the person must not have pressed a key before a text is typed, in
-    /// milliseconds.
-    pub untouched_ms: u64,
-    /// The time after which a program that shows nothing counts as ready, in milliseconds. At the
-    /// start, an empty composer must have been on the screen for the same time.
-    pub start_ms: u64,
-    /// The shortest time from a text to the keys that submit it, in milliseconds. The keys wait
-    /// longer while the screen changes.
-    pub guard_ms: u64,
-    /// The longest time from a text to the keys that submit it, in milliseconds.
-    pub guard_ms_max: u64,
     /// The format of the transcript that the program writes.
+    #[serde(deserialize_with = "book::format")]
     pub transcript: Option<&'static Format>,
-    /// The source that tells whether the agent is at work; `None` for the screen.
+    /// `transcript`: whether the agent is at work is read there, and not from the screen.
     pub turns: Option<Turns>,
-    /// Whether the program accepts typed text while its agent works.
+    /// The keys that send a text off: an Enter in one of four forms.
+    pub submit: String,
+    /// `true`: Ctrl-J sends a line off as Enter does. Otherwise it is a line break in programs that
+    /// read text and mark pastes, and nothing is typed behind it until an Enter.
+    pub line_feed_submits: bool,
+    /// How long the screen must be still before a text is typed.
+    pub quiet_ms: u64,
+    /// The time for which no key must be pressed before a text is typed.
+    pub untouched_ms: u64,
+    /// The time after which a program that shows nothing at all counts as ready, and for which a
+    /// known input line must have been there at the start.
+    pub start_ms: u64,
+    /// The least time from a text to its Enter, which also waits until the screen stands still
+    /// again.
+    pub guard_ms: u64,
+    /// The longest time from a text to its Enter.
+    pub guard_ms_max: u64,
+    /// `true`: text may be typed while the agent works.
     pub while_busy: bool,
-    /// The most messages between the agent and another one without a prompt of a person and without
-    /// work.
+    /// The most messages that pass between the agent and another one without a prompt of a person
+    /// and without work: see [Loops](docs/WRAPPER.md#loops).
     pub wake_budget: u32,
-    /// Whether the composer reads single keys. If so, the program does not read its input yet while
-    /// the terminal is in line mode.
+    /// `true`: its composer reads keys, so nothing is typed while the terminal collects lines, as
+    /// for a moment after an editor that the program has started (not known on Windows).
     pub raw_mode: bool,
-    /// Environment variables that the program gets, unless they are set already.
+    /// Variables that the program gets if they are not set: `{ NAME = "value" }`.
     pub environment: BTreeMap<String, String>,
-    /// Arguments for the command; see [`Recipe::arguments`].
+    /// Arguments that its command gets before its own. `{NAME}` is the value of the variable
+    /// `AGENT_RELAY_AGENT`, `AGENT_RELAY_KEY_FILE` or `AGENT_RELAY_ENDPOINT` as a TOML string,
+    /// which the program then does not find in its environment.
     arguments: Vec<String>,
-    /// The number of columns that the program leaves blank in front of its agent's text.
+    /// The number of columns that the program leaves blank in front of everything that its agent
+    /// says.
     pub margin: u8,
-    /// Whether the program counts the columns of each code point of an emoji.
+    /// `true`: the program counts the columns of each code point of an emoji, as line editors of
+    /// shells do. Otherwise the whole emoji has two.
     pub counts_code_points: bool,
-    /// Whether the row that says that the agent works moves meanwhile, as a clock does.
-    pub work_moves: bool,
-    /// The parts of a text that the program would expand.
+    /// What the program would treat as more than text, with the backslash that prevents it: `'\@'`.
+    /// With a blank first: only at the beginning of a word. With the backslash last: only before a
+    /// name.
     pub expands: Expansions,
-    patterns: Patterns,
+    /// Endings of the names of files that it attaches when they are pasted at the end of a line or
+    /// before a path: `".png"`.
+    pictures: Vec<String>,
+    /// The text before the cursor in the empty input line; with `^` first, blanks may precede it.
+    /// Nothing is typed unless it is seen, and sending off is checked. Without it, the program
+    /// needs `--accepts-text`.
+    composer: Vec<String>,
+    /// The beginning of the last row of the input line's frame. If the screen has such a row, all
+    /// rows from the cursor to it must begin as `composer` says; those of a picker do not.
+    composer_end: Option<String>,
+    /// The text that stands there while a typed line would be run.
+    shell_mode: Vec<String>,
+    /// Texts that the empty input line shows behind the cursor. Faint text is ignored anyway.
+    ghosts: Vec<String>,
+    /// The first characters of what the composer shows in place of a long paste; `"[Past"` if
+    /// absent.
+    pasted: Vec<String>,
+    /// Words near the cursor while the agent works; with `^` first, at the beginning of a row. If
+    /// the composer is known: in place of `busy_status` and `busy_footer`, which say where.
+    busy: Vec<String>,
+    /// Such words in the rows above the composer.
+    busy_status: Vec<String>,
+    /// Such words in the rows below the composer.
+    busy_footer: Vec<String>,
+    /// `true`: the row with such words moves while the agent works, as a clock does. One that has
+    /// stood still for 10 s counts no more.
+    pub work_moves: bool,
+    /// Words near the cursor while the program asks its person something. If the composer is known,
+    /// they count while it is not seen, or below a text in it that looks like an entry of a menu.
+    /// So no word that always stands there.
+    dialog: Vec<String>,
+    /// Beginnings of questions (`dialog`) whose answer runs a command. On the grid, the rows below
+    /// are not the agent's words, up to the next question or prompt.
+    output_after_question: Vec<String>,
+    /// Beginnings of the person's entries that run a command, such as `/run `; with the same
+    /// effect.
+    output_after_entry: Vec<String>,
+    // Whether the program is a shell without a script, whose screen is not read: it shows the
+    // output of all that it runs.
+    #[serde(skip)]
+    pub(crate) is_shell: bool,
 }
 
 /// The way in which a program treats a line that is typed into it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reads {
     /// Reads the typed text as text.
+    #[default]
     Text,
     /// Runs the typed text, as sh does.
     Shell,
@@ -123,14 +179,7 @@ impl Recipe {
 
     /// Returns the texts by which output of commands is told from the agent's words on the grid.
     pub(crate) fn command_output(&self) -> CommandOutput {
-        let Patterns { output_after_question, output_after_entry, dialog, composer, .. } =
-            &self.patterns;
-        CommandOutput {
-            after_question: output_after_question.clone(),
-            after_entry: output_after_entry.clone(),
-            dialog: dialog.clone(),
-            composer: composer.clone(),
-        }
+        CommandOutput(self.clone())
     }
 
     /// Whether a line feed is a line break in the text. This holds for composers of several lines,
@@ -152,9 +201,9 @@ fn toml_string(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod screens;
-#[cfg(test)]
 mod tests {
+    mod screens;
+
     use super::*;
     use crate::{keyboard::Reader, obstacle::Obstacle};
 

@@ -1,15 +1,13 @@
 //! The client side of a wrapper's control endpoint, for a person's commands.
 
+use super::read_frames;
 use crate::wrap::threads::spawn;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use platform::{endpoint::Endpoint, transport::Stream};
-use protocol::{
-    control::{ANSWER_BYTES_MAX, AgentState, Answer, Ended, Request},
-    frame::Decoder,
-};
+use protocol::control::{ANSWER_BYTES_MAX, AgentState, Answer, Ended, Request};
 use std::{
     fmt, fs,
-    io::{self, Read, Write},
+    io::{self, Write},
     path::Path,
     thread::JoinHandle,
     time::Duration,
@@ -38,8 +36,8 @@ pub(crate) fn names(run_directory: &Path) -> Vec<String> {
 /// A connection to a wrapper's control endpoint.
 #[derive(Debug)]
 pub(crate) struct ControlClient {
-    stream: Stream,
-    answers: Receiver<Result<Answer, String>>,
+    pub(in crate::wrap) stream: Stream,
+    pub(in crate::wrap) answers: Receiver<Result<Answer, String>>,
     reader: Option<JoinHandle<()>>,
 }
 
@@ -80,21 +78,23 @@ impl ControlClient {
         request: &Request,
         timeout: Duration,
     ) -> Result<Answer, ControlError> {
-        let mut frame = Vec::new();
-        request.append(&mut frame);
         // A request fits into the system's buffer, so writing fails only if the wrapper has closed
         // the connection. Its last answer may say why.
-        if let Err(error) = (&self.stream).write_all(&frame) {
+        if let Err(error) = self.send(request) {
             tracing::debug!("the wrapper has closed the connection: {error}");
         }
         self.receive(timeout)
     }
 
+    fn send(&self, request: &Request) -> io::Result<()> {
+        let mut frame = Vec::new();
+        request.append(&mut frame);
+        (&self.stream).write_all(&frame)
+    }
+
     /// Tells the wrapper that a hook has printed the text of its answer.
     pub(crate) fn confirm_printed(&self) {
-        let mut frame = Vec::new();
-        Request::Printed.append(&mut frame);
-        if let Err(error) = (&self.stream).write_all(&frame) {
+        if let Err(error) = self.send(&Request::Printed) {
             tracing::debug!("the wrapper does not learn that its text was printed: {error}");
         }
     }
@@ -136,14 +136,6 @@ impl ControlClient {
     pub(crate) fn await_close(&self, timeout: Duration) {
         while self.answers.recv_timeout(timeout).is_ok() {}
     }
-
-    pub(in crate::wrap) fn answers(&self) -> &Receiver<Result<Answer, String>> {
-        &self.answers
-    }
-
-    pub(in crate::wrap) fn stream(&self) -> &Stream {
-        &self.stream
-    }
 }
 
 impl Drop for ControlClient {
@@ -171,29 +163,16 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
-fn read(mut stream: &Stream, received: &Sender<Result<Answer, String>>) {
-    let mut decoder = Decoder::new(ANSWER_BYTES_MAX);
-    loop {
-        match stream.read(decoder.space()) {
-            Ok(0) => return,
-            Ok(count) => decoder.filled(count),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return tracing::debug!("cannot read from the wrapper: {error}"),
-        }
-        loop {
-            let frames = match decoder.take() {
-                Ok(Some(frames)) => frames,
-                Ok(None) => break,
-                Err(violation) => return drop(received.send(Err(violation.message))),
-            };
-            for frame in frames {
-                let answer = Answer::read(frame);
-                let is_last = answer.is_err();
-                if received.send(answer).is_err() || is_last {
-                    return;
-                }
-            }
-        }
+fn read(stream: &Stream, received: &Sender<Result<Answer, String>>) {
+    let pass_on = |frame: &[u8]| {
+        let answer = Answer::read(frame);
+        let is_valid = answer.is_ok();
+        Ok(received.send(answer).is_ok() && is_valid)
+    };
+    let read = read_frames(stream, "the wrapper", ANSWER_BYTES_MAX, || Ok(()), pass_on);
+    if let Err(sentence) = read {
+        // Without a receiver, nobody needs the answer.
+        drop(received.send(Err(sentence)));
     }
 }
 

@@ -71,7 +71,7 @@ pub(in crate::wrap) struct ControlClients {
     server: Option<ControlServer>,
     /// The key of the agent's commands and hooks.
     key: Secret,
-    events: Receiver<(ClientId, ClientEvent)>,
+    pub(in crate::wrap) events: Receiver<(ClientId, ClientEvent)>,
     clients: BTreeMap<ClientId, Client>,
     /// The end of a paste whose client is gone.
     left_keys: Vec<u8>,
@@ -106,15 +106,6 @@ impl ControlClients {
         })
     }
 
-    pub(in crate::wrap) fn events(&self) -> &Receiver<(ClientId, ClientEvent)> {
-        &self.events
-    }
-
-    /// Goes on without the server's threads, which have panicked.
-    pub(in crate::wrap) fn lose_server(&mut self) {
-        self.events = never();
-    }
-
     /// Counts attached terminals.
     pub(in crate::wrap) fn attached(&self) -> usize {
         self.clients.values().filter(|client| client.attachment.is_some()).count()
@@ -127,41 +118,33 @@ impl ControlClients {
         id: ClientId,
         event: ClientEvent,
     ) -> Option<Action> {
-        if let ClientEvent::Connected(handle) = event {
-            if !self.is_over {
+        match event {
+            ClientEvent::Connected(handle) if !self.is_over => {
                 self.clients.insert(id, Client::new(now, handle));
             }
-            return None;
-        }
-        let (attached, size, follows_size) = (self.attached(), self.size, self.follows_size);
-        let client = self.clients.get_mut(&id)?;
-        match event {
-            ClientEvent::Connected(_) => None,
+            ClientEvent::Connected(_) => {}
             ClientEvent::Requested(request) => {
+                let (attached, size) = (self.attached(), self.size);
+                let client = self.clients.get_mut(&id)?;
                 client.requested_at = now;
-                let action = client.handle(now, request, attached, &self.key);
-                match action {
-                    Some(Action::Resize(wanted)) if !follows_size || wanted == size => None,
-                    action => action,
-                }
+                return match client.handle(now, request, attached, &self.key)? {
+                    Action::Resize(wanted) if !self.follows_size || wanted == size => None,
+                    action => Some(action),
+                };
             }
             ClientEvent::Rejected(message) => {
+                let client = self.clients.get_mut(&id)?;
                 client.refuse(message);
-                client.is_closing = true;
-                client.awaits_end = false;
-                None
+                (client.is_closing, client.awaits_end) = (true, false);
             }
-            ClientEvent::Written => {
-                client.writing_since = None;
-                None
-            }
+            ClientEvent::Written => self.clients.get_mut(&id)?.writing_since = None,
             ClientEvent::Disconnected => {
-                let is_lost = client.is_unconfirmed;
+                let client = self.clients.remove(&id)?;
                 self.left_keys.extend_from_slice(client.end_of_paste());
-                self.clients.remove(&id);
-                is_lost.then_some(Action::HookUnconfirmed)
+                return client.is_unconfirmed.then_some(Action::HookUnconfirmed);
             }
         }
+        None
     }
 
     /// Treats as keys the bytes that looked like the beginning of a terminal's answer but did not
@@ -331,10 +314,17 @@ impl Client {
         attached: usize,
         agents_key: &Secret,
     ) -> Option<Action> {
+        if let Request::Hook { key, .. } | Request::Take { key, .. } | Request::Count { key, .. } =
+            &request
+        {
+            if key != agents_key {
+                return self.refuse("only the agent's own commands and hooks may ask this");
+            }
+            self.awaits_answer = true;
+        }
         match request {
             Request::Attach { .. } if self.attachment.is_none() && attached >= ATTACHED_MAX => {
-                self.refuse(format!("{attached} terminals show it already: detach one of them"));
-                None
+                self.refuse(format!("{attached} terminals show it already: detach one of them"))
             }
             Request::Attach { drive, columns, rows } => {
                 let size = Size { rows, cols: columns };
@@ -345,18 +335,14 @@ impl Client {
             }
             Request::Resize { columns, rows } => {
                 let Some(attachment) = &mut self.attachment else {
-                    self.refuse("only an attached terminal has a size");
-                    return None;
+                    return self.refuse("only an attached terminal has a size");
                 };
                 attachment.size = Size { rows, cols: columns };
                 self.needs_snapshot = true;
                 let size = clamp(attachment.size);
                 attachment.keystrokes.is_some().then_some(Action::Resize(size))
             }
-            Request::Keys { bytes } => {
-                self.press(now, &bytes.0);
-                None
-            }
+            Request::Keys { bytes } => self.press(now, &bytes.0),
             Request::Hold => Some(Action::Hold(true)),
             Request::Release => Some(Action::Hold(false)),
             Request::Stop => {
@@ -365,44 +351,26 @@ impl Client {
             }
             Request::State => Some(Action::SendState),
             Request::Why => Some(Action::Explain),
-            Request::Hook { key, .. } | Request::Take { key, .. } | Request::Count { key, .. }
-                if key != *agents_key =>
-            {
-                self.refuse("only the agent's own commands and hooks may ask this");
-                None
-            }
-            Request::Hook { report, .. } => {
-                self.awaits_answer = true;
-                Some(Action::Hook(report))
-            }
+            Request::Hook { report, .. } => Some(Action::Hook(report)),
             Request::Printed => {
                 self.is_unconfirmed = false;
                 self.is_closing = true;
                 None
             }
-            Request::Take { id, .. } => {
-                self.awaits_answer = true;
-                Some(Action::Take(id))
-            }
-            Request::Count { to, .. } => {
-                self.awaits_answer = true;
-                Some(Action::Count(to))
-            }
+            Request::Take { id, .. } => Some(Action::Take(id)),
+            Request::Count { to, .. } => Some(Action::Count(to)),
         }
     }
 
-    fn press(&mut self, now: Moment, bytes: &[u8]) {
-        match self.keystrokes() {
-            Some(keys) => {
-                let pressed = keys.keys(now, bytes);
-                self.keys.extend(pressed);
-                self.is_paused = true;
-            }
-            None => {
-                self.handle.accept_keys();
-                self.refuse("a terminal that only views cannot type: attach without --view");
-            }
-        }
+    fn press(&mut self, now: Moment, bytes: &[u8]) -> Option<Action> {
+        let Some(keys) = self.keystrokes() else {
+            self.handle.accept_keys();
+            return self.refuse("a terminal that only views cannot type: attach without --view");
+        };
+        let pressed = keys.keys(now, bytes);
+        self.keys.extend(pressed);
+        self.is_paused = true;
+        None
     }
 
     fn keystrokes(&mut self) -> Option<&mut KeystrokeFilter> {
@@ -428,8 +396,10 @@ impl Client {
         Some(keys)
     }
 
-    fn refuse(&mut self, message: impl Into<String>) {
+    /// Refuses a request, so that the driver has nothing to do.
+    fn refuse(&mut self, message: impl Into<String>) -> Option<Action> {
         self.answer(&Answer::Error { message: message.into() });
+        None
     }
 
     fn answer(&mut self, answer: &Answer) {

@@ -3,16 +3,23 @@
 //! The threads pass connections and requests to the driver, which answers each client through its
 //! [`ClientHandle`]. Only processes of this user may connect, and only a limited number at a time.
 
+use super::read_frames;
 use crate::wrap::threads::spawn;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
-use platform::{endpoint::Endpoint, lock::Lock, paths, peer::User, transport};
+use platform::{
+    endpoint::Endpoint,
+    lock::Lock,
+    paths,
+    peer::User,
+    transport::{Listener, Stream},
+};
 use protocol::{
     control::{Answer, REQUEST_BYTES_MAX, Request},
-    frame::Decoder,
     name::Name,
 };
 use std::{
     io::{self, Read, Write},
+    mem,
     path::Path,
     sync::Arc,
     thread::JoinHandle,
@@ -50,7 +57,7 @@ pub(in crate::wrap) enum ClientEvent {
 pub(in crate::wrap) struct ClientHandle {
     batches: Sender<Vec<u8>>,
     accepted: Sender<()>,
-    stream: transport::Stream,
+    stream: Stream,
 }
 
 impl ClientHandle {
@@ -74,10 +81,10 @@ impl ClientHandle {
 
 /// A bound control endpoint.
 pub(in crate::wrap) struct ControlEndpoint {
-    listener: Arc<transport::Listener>,
+    listener: Arc<Listener>,
     owner: User,
     /// Ensures that one wrapper at a time binds the endpoint.
-    lock: Lock,
+    _lock: Lock,
 }
 
 impl ControlEndpoint {
@@ -92,46 +99,44 @@ impl ControlEndpoint {
             io::Error::new(io::ErrorKind::AddrInUse, words)
         })?;
         // The endpoint is guarded, since a client can type into the agent's terminal.
-        let listener = Arc::new(transport::Listener::bind_guarded(&endpoint)?);
-        Ok(Self { listener, owner: User::me()?, lock })
+        let listener = Arc::new(Listener::bind_guarded(&endpoint)?);
+        Ok(Self { listener, owner: User::me()?, _lock: lock })
     }
 }
 
 /// The running threads of an endpoint.
 pub(in crate::wrap) struct ControlServer {
     pub(super) events: Receiver<(ClientId, ClientEvent)>,
-    listener: Arc<transport::Listener>,
+    endpoint: ControlEndpoint,
     stop: Sender<()>,
     acceptor: JoinHandle<Vec<Connection>>,
-    lock: Lock,
 }
 
 /// A connection, and the thread that reads from it.
-type Connection = (transport::Stream, JoinHandle<()>);
+type Connection = (Stream, JoinHandle<()>);
 
 impl ControlServer {
     /// Begins to accept connections.
     pub(super) fn start(endpoint: ControlEndpoint) -> io::Result<Self> {
         let (sender, events) = bounded(EVENTS_MAX);
         let (stop, stopped) = bounded(0);
-        let ControlEndpoint { listener, owner, lock } = endpoint;
-        let accepting = Arc::clone(&listener);
-        let context = Context { events: sender, owner };
-        let acceptor = spawn("control accept", move || accept(&accepting, &stopped, &context))?;
-        Ok(Self { events, listener, stop, acceptor, lock })
+        let listener = Arc::clone(&endpoint.listener);
+        let context = Context { events: sender, owner: endpoint.owner.clone() };
+        let acceptor = spawn("control accept", move || accept(&listener, &stopped, &context))?;
+        Ok(Self { events, endpoint, stop, acceptor })
     }
 
     /// Unbinds the endpoint, then closes all connections, so that a client whose connection ends
     /// finds no endpoint. `handles` are the handles of all open connections.
     pub(super) fn stop(self, handles: impl IntoIterator<Item = ClientHandle>) {
-        let Self { events, listener, stop, acceptor, lock } = self;
+        let Self { events, endpoint, stop, acceptor } = self;
         drop(stop);
-        listener.stop();
+        endpoint.listener.stop();
         let connections = acceptor.join().unwrap_or_else(|_| {
             tracing::error!("the thread that accepts control connections panicked");
             Vec::new()
         });
-        drop((listener, lock));
+        drop(endpoint);
         handles.into_iter().for_each(drop);
         for (stream, _) in &connections {
             stream.hang_up();
@@ -154,11 +159,7 @@ struct Context {
 }
 
 /// Accepts connections until the server is stopped. Returns the connections that are still open.
-fn accept(
-    listener: &transport::Listener,
-    stopped: &Receiver<()>,
-    context: &Context,
-) -> Vec<Connection> {
+fn accept(listener: &Listener, stopped: &Receiver<()>, context: &Context) -> Vec<Connection> {
     let mut connections: Vec<Connection> = Vec::new();
     for id in 0.. {
         let connection = listener.accept().and_then(|stream| {
@@ -188,7 +189,7 @@ fn accept(
 }
 
 /// Tells a client that there are too many, and closes its connection.
-fn refuse(mut stream: &transport::Stream) {
+fn refuse(mut stream: &Stream) {
     let message = format!(
         "{CLIENTS_MAX} terminals and commands are connected to this agent: detach one, or try again"
     );
@@ -206,7 +207,7 @@ fn join(thread: JoinHandle<()>) {
 }
 
 /// Starts a connection's two threads. Returns the reader, which joins the writer.
-fn start(id: ClientId, stream: transport::Stream, context: Context) -> io::Result<JoinHandle<()>> {
+fn start(id: ClientId, stream: Stream, context: Context) -> io::Result<JoinHandle<()>> {
     let (batches, to_write) = bounded::<Vec<u8>>(1);
     let (out, written) = (stream.clone(), context.events.clone());
     let writer = spawn("control writer", move || {
@@ -248,36 +249,28 @@ impl Drop for Disconnect<'_> {
     }
 }
 
-fn read(
-    id: ClientId,
-    mut stream: &transport::Stream,
-    context: &Context,
-    keys_accepted: &Receiver<()>,
-) {
-    let mut decoder = Decoder::new(REQUEST_BYTES_MAX);
+fn read(id: ClientId, stream: &Stream, context: &Context, keys_accepted: &Receiver<()>) {
     let mut is_checked = false;
-    loop {
-        match stream.read(decoder.space()) {
-            Ok(0) => return,
-            Ok(count) => decoder.filled(count),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return tracing::debug!("cannot read from a control connection: {error}"),
-        }
-        let admitted = if is_checked { Ok(()) } else { check(stream, &context.owner) };
-        is_checked = true;
-        match admitted.and_then(|()| pass_on(id, &mut decoder, context, keys_accepted)) {
-            Ok(true) => {}
-            Ok(false) => return,
-            Err(sentence) => {
-                drop(context.events.send((id, ClientEvent::Rejected(sentence))));
-                return discard(stream);
-            }
-        }
+    let admit = || match mem::replace(&mut is_checked, true) {
+        true => Ok(()),
+        false => check(stream, &context.owner),
+    };
+    let pass_on = |frame: &[u8]| {
+        let request = Request::read(frame)?;
+        let are_keys = matches!(request, Request::Keys { .. });
+        // Sending and receiving fail once the driver has closed the connection.
+        let is_sent = context.events.send((id, ClientEvent::Requested(request))).is_ok();
+        Ok(is_sent && (!are_keys || keys_accepted.recv().is_ok()))
+    };
+    let read = read_frames(stream, "a control connection", REQUEST_BYTES_MAX, admit, pass_on);
+    if let Err(sentence) = read {
+        drop(context.events.send((id, ClientEvent::Rejected(sentence))));
+        discard(stream);
     }
 }
 
 /// Checks that the client runs as the wrapper's user, before its first request is decoded.
-fn check(stream: &transport::Stream, owner: &User) -> Result<(), String> {
+fn check(stream: &Stream, owner: &User) -> Result<(), String> {
     match stream.peer() {
         Ok(user) if user == *owner => Ok(()),
         Ok(user) => Err(format!("this wrapper belongs to user {owner}; user {user} cannot use it")),
@@ -285,33 +278,8 @@ fn check(stream: &transport::Stream, owner: &User) -> Result<(), String> {
     }
 }
 
-/// Passes all complete requests to the driver. Returns false if the driver has closed the
-/// connection.
-fn pass_on(
-    id: ClientId,
-    decoder: &mut Decoder,
-    context: &Context,
-    keys_accepted: &Receiver<()>,
-) -> Result<bool, String> {
-    loop {
-        let frames = match decoder.take() {
-            Ok(Some(frames)) => frames,
-            Ok(None) => return Ok(true),
-            Err(violation) => return Err(violation.message),
-        };
-        for frame in frames {
-            let request = Request::read(frame)?;
-            let are_keys = matches!(request, Request::Keys { .. });
-            let is_sent = context.events.send((id, ClientEvent::Requested(request))).is_ok();
-            if !is_sent || are_keys && keys_accepted.recv().is_err() {
-                return Ok(false);
-            }
-        }
-    }
-}
-
 /// Discards further requests, so that the client can read its error before the close.
-fn discard(mut stream: &transport::Stream) {
+fn discard(mut stream: &Stream) {
     let mut scratch = [0; 4096];
     while matches!(stream.read(&mut scratch), Ok(count) if count > 0) {}
 }

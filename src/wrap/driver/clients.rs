@@ -1,9 +1,12 @@
 //! The driver's part for clients of the control endpoint.
 
-use super::{Driver, GRACE_STOP, now};
-use crate::wrap::control::{
-    clients::Action,
-    server::{ClientEvent, ClientId},
+use super::{Driver, GRACE_STOP};
+use crate::wrap::{
+    control::{
+        clients::Action,
+        server::{ClientEvent, ClientId},
+    },
+    now,
 };
 use platform::{clock, pty::Pty};
 use protocol::control;
@@ -35,7 +38,7 @@ pub(super) fn constant_state(name: &str, pty: &Pty, command: Vec<String>) -> con
 
 impl Driver {
     pub(super) fn client_event(&mut self, id: ClientId, event: ClientEvent) {
-        match self.clients.handle(now(), id, event) {
+        match self.parts.clients.handle(now(), id, event) {
             Some(Action::Resize(size)) => self.resize_to(size),
             Some(Action::Hold(held)) => {
                 self.input(Input::Held(held));
@@ -44,10 +47,10 @@ impl Driver {
             Some(Action::Stop) => self.end_command(GRACE_STOP),
             Some(Action::SendState) => self.send_state(id),
             Some(Action::Explain) => {
-                self.clients.send(id, &control::Answer::Why(self.side.explain(now())));
+                self.parts.clients.send(id, &control::Answer::Why(self.side.explain(now())));
             }
             Some(Action::Hook(report)) => {
-                if let Some(follower) = &mut self.follower {
+                if let Some(follower) = &mut self.parts.follower {
                     follower.name(&report);
                 }
                 self.input(Input::Hooked(Caller(id), report));
@@ -62,11 +65,11 @@ impl Driver {
     /// Types the clients' keys, as far as the terminal side accepts them, and writes pending
     /// output.
     pub(super) fn serve_clients(&mut self) {
-        self.clients.expire_keys(now());
+        self.parts.clients.expire_keys(now());
         self.paste.expire(now());
         self.take_clients_keys();
         loop {
-            let unconfirmed = self.clients.serve(now(), self.side.screen()).into_iter();
+            let unconfirmed = self.parts.clients.serve(now(), self.side.screen()).into_iter();
             self.inputs.extend(unconfirmed.map(|id| Input::HookUnconfirmed(Caller(id))));
             if self.inputs.is_empty() {
                 break;
@@ -81,7 +84,7 @@ impl Driver {
     fn take_clients_keys(&mut self) {
         while self.side.wants_keys()
             && !self.paste.holds_others()
-            && let Some(keys) = self.clients.take_keys(now())
+            && let Some(keys) = self.parts.clients.take_keys(now())
         {
             self.keys(&keys);
         }
@@ -94,17 +97,17 @@ impl Driver {
             why: side.why.map(|why| self.explain(why)),
             held: side.held,
             connected: side.connected,
-            attached: self.clients.attached(),
+            attached: self.parts.clients.attached(),
             source: Some(self.source()),
             no_hooks: self.no_hooks(),
             ..self.constant_state.clone()
         };
-        self.clients.send(id, &control::Answer::State(state));
+        self.parts.clients.send(id, &control::Answer::State(state));
     }
 
     /// Answers a hook. A hook that is gone gave its text to nobody.
     pub(super) fn answer_hook(&mut self, caller: Caller, text: Option<String>) {
-        if !self.clients.answer(now(), caller.0, &control::Answer::Hooked { text }) {
+        if !self.parts.clients.answer(now(), caller.0, &control::Answer::Hooked { text }) {
             self.inputs.push_back(Input::HookGone(caller));
         }
     }
@@ -117,16 +120,16 @@ impl Driver {
             Taken::Unreadable(why) => (None, Some(why.to_string())),
         };
         // What a command that is gone has not shown is delivered again after the turn.
-        self.clients.answer(now(), caller.0, &control::Answer::Taken { text, why });
+        self.parts.clients.answer(now(), caller.0, &control::Answer::Taken { text, why });
     }
 
     /// Returns the reason why the agent's CLI reports nothing by hooks, although it could.
     fn no_hooks(&self) -> Option<String> {
-        let unheard = self.side.unheard_since().filter(|_| self.hooks.are_given);
+        let unheard = self.side.unheard_since().filter(|_| self.parts.hooks.are_given);
         match unheard.map(|since| now().since(since)).filter(|ms| *ms >= UNHEARD_MS) {
-            Some(_) if self.hooks.need_extension => Some(UNHEARD_EXTENSION.to_owned()),
+            Some(_) if self.parts.hooks.need_extension => Some(UNHEARD_EXTENSION.to_owned()),
             Some(_) => Some(UNHEARD.to_owned()),
-            None => self.hooks.why_not.clone(),
+            None => self.parts.hooks.why_not.clone(),
         }
     }
 
@@ -163,21 +166,21 @@ impl Driver {
             // messages do not belong in a log.
             ended.last_lines.clear();
         }
-        self.clients.send_end(&ended);
+        self.parts.clients.send_end(&ended);
         // The agent has ended, so it does not matter which hooks have printed.
-        let _ = self.clients.serve(now(), self.side.screen());
+        let _ = self.parts.clients.serve(now(), self.side.screen());
         ended
     }
 
     /// Waits for a limited time until clients have read their pending output.
     pub(super) fn flush_clients(&mut self) {
         let until = now().plus(GOODBYE_MS);
-        while self.clients.is_writing() {
+        while self.parts.clients.is_writing() {
             let left = Duration::from_millis(until.since(now()));
-            let Ok((id, event)) = self.clients.events().recv_timeout(left) else { return };
+            let Ok((id, event)) = self.parts.clients.events.recv_timeout(left) else { return };
             // The command has ended, so no action makes a difference.
-            let _ = self.clients.handle(now(), id, event);
-            let _ = self.clients.serve(now(), self.side.screen());
+            let _ = self.parts.clients.handle(now(), id, event);
+            let _ = self.parts.clients.serve(now(), self.side.screen());
         }
     }
 }

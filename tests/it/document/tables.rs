@@ -209,7 +209,7 @@ fn stages_of_a_text() -> String {
 }
 
 fn recipe_keys() -> String {
-    let keys = members("crates/terminal/src/recipe/book.rs", "Entry");
+    let keys = members("crates/terminal/src/recipe.rs", "Recipe");
     let unknown = Book::with("[[recipe]]\nno_key = 1").unwrap_err().reason;
     let known: Vec<_> = keys.iter().map(|key| ticks(&key.name)).collect();
     assert!(unknown.ends_with(&known.join(", ")), "each key has a comment: {unknown}");

@@ -5,8 +5,7 @@ use super::{
     decide::{self, Decision, Step},
     delivering::{Block, Delivering},
     interference::Interference,
-    observation::{Observation, TextFacts},
-    observer::Deliveries,
+    observation::{Observation, Source, TextFacts},
 };
 use crate::{
     frame::{self, MessageFrame, Origin, holds_frame},
@@ -14,7 +13,7 @@ use crate::{
     keyboard::Reader,
     obstacle::Obstacle,
     output::{Output, Progress, RETURN_MS},
-    recipe::{Form, Shown},
+    recipe::Form,
 };
 use protocol::Moment;
 
@@ -58,47 +57,36 @@ struct NextText {
 impl Text {
     /// Returns the message, if the text is one that is on its way.
     pub(super) fn message(&self) -> Option<&IncomingMessage> {
-        match &self.content {
-            Some(Content::Message(message)) => Some(message),
-            Some(Content::Notice(_) | Content::Brief) | None => None,
-        }
+        let Some(Content::Message(message)) = &self.content else { return None };
+        Some(message)
     }
 
     /// Ends the delivery, and returns its message.
     pub(super) fn take_message(&mut self) -> Option<IncomingMessage> {
-        match self.content.take() {
-            Some(Content::Message(message)) => Some(message),
-            Some(Content::Notice(_) | Content::Brief) | None => None,
-        }
+        let Some(Content::Message(message)) = self.content.take() else { return None };
+        Some(message)
     }
 }
 
 impl Injector {
-    /// Observes, decides and acts. Returns the frames that were typed, or handed to a hook.
+    /// Observes, decides and acts.
     ///
     /// `reader_is_fresh` says that the driver determined the reader after a text began to wait. A
     /// text that was added since then waits for the next tick.
-    pub(crate) fn act(
-        &mut self,
-        now: Moment,
-        view: &View<'_>,
-        shown: &Shown,
-        reader_is_fresh: bool,
-        out: &mut Vec<Output>,
-    ) -> Vec<TypedFrame> {
+    pub(crate) fn act(&mut self, now: Moment, view: &View<'_>, reader_is_fresh: bool) {
         self.end_doubtful_leases(now);
         if self.may_begin(now, reader_is_fresh) {
-            self.learn_from_composer(now, view, shown);
+            self.learn_from_composer(now, view);
         } else if self.has_text(now) && !reader_is_fresh {
             self.retry_at = Some(now);
         }
-        let seen = self.observe(now, view, shown, reader_is_fresh);
+        let seen = self.observe(now, view, reader_is_fresh);
         let Decision { next, steps } = decide::decide(&seen, self.delivering, now);
         self.delivering = next;
-        let mut typed: Vec<_> =
-            steps.into_iter().flat_map(|step| self.take_step(now, step, view, out)).collect();
-        typed.extend(self.wake_when_barred(now, view, shown, out));
-        typed
+        for step in steps {
+            self.take_step(now, step, view);
+        }
+        self.wake_when_barred(now, view);
     }
 
     /// Whether the next text may be typed, as far as the terminal side itself is concerned.
@@ -106,8 +94,8 @@ impl Injector {
         !self.delivering.has_text() && self.has_text(now) && reader_is_fresh
     }
 
-    fn learn_from_composer(&mut self, now: Moment, view: &View<'_>, shown: &Shown) {
-        let seen = self.observe(now, view, shown, true);
+    fn learn_from_composer(&mut self, now: Moment, view: &View<'_>) {
+        let seen = self.observe(now, view, true);
         if decide::terminal_obstacle(&seen, now).is_some() {
             return;
         }
@@ -116,20 +104,17 @@ impl Injector {
     }
 
     /// Returns what is known now.
-    pub(super) fn observe<'a>(
-        &'a self,
-        now: Moment,
-        view: &View<'_>,
-        shown: &Shown,
-        reader_is_fresh: bool,
-    ) -> Observation<'a> {
-        let deliveries = Deliveries {
-            history: &self.history,
+    pub(super) fn observe(&self, now: Moment, view: &View<'_>, is_fresh: bool) -> Observation<'_> {
+        let seen = self.observer.observe(now, view);
+        // A message was handed over that may begin a turn, or must come again first.
+        let leases_bar = self.hooks.leases.bar_others();
+        Observation {
+            work: seen.work.or_else(|| leases_bar.then_some(Source::Relay)),
+            is_adopting: self.observer.adoption.is_pending(now, &self.history),
+            has_next: self.may_begin(now, is_fresh),
             text: self.text_facts(),
-            has_next: self.may_begin(now, reader_is_fresh),
-            leases_bar: self.hooks.leases.bar_others(),
-        };
-        self.observer.observe(now, view, shown, &deliveries)
+            ..seen
+        }
     }
 
     pub(super) fn text_facts(&self) -> Option<TextFacts> {
@@ -141,18 +126,12 @@ impl Injector {
         })
     }
 
-    fn take_step(
-        &mut self,
-        now: Moment,
-        step: Step,
-        view: &View<'_>,
-        out: &mut Vec<Output>,
-    ) -> Vec<TypedFrame> {
+    fn take_step(&mut self, now: Moment, step: Step, view: &View<'_>) {
         match step {
-            Step::Type(form) => return self.begin(now, form, view, out),
-            Step::Wait(block) => self.wait(now, block, out),
+            Step::Type(form) => self.begin(now, form, view),
+            Step::Wait(block) => self.wait(now, block),
             Step::Submit => {
-                self.press_enter(out);
+                self.press_enter();
                 if let Some(text) = &mut self.text {
                     text.obstacle = None;
                 }
@@ -161,43 +140,31 @@ impl Injector {
                 self.observer.times.submitted = Some(now);
                 let hex = self.text.as_ref().map(|text| text.hex.clone());
                 self.observer.adoption.begin(now, hex.unwrap_or_default());
-                self.press_enter(out);
+                self.press_enter();
             }
-            Step::PassKeys(passes) => self.pass_keys_on(passes, out),
-            Step::Delay(why) => self.note_delay(why, out),
-            Step::Complete => self.complete(now, out),
-            Step::Return => self.give_up(out),
+            Step::PassKeys(passes) => self.pass_keys_on(passes),
+            Step::Delay(why) => self.note_delay(why),
+            Step::Complete => self.complete(now),
+            Step::Return => self.give_up(),
         }
-        Vec::new()
     }
 
-    fn press_enter(&mut self, out: &mut Vec<Output>) {
-        self.write(self.observer.recipe.submit.clone().into_bytes(), out);
+    fn press_enter(&mut self) {
+        self.write(self.observer.recipe.submit.clone().into_bytes());
     }
 
-    /// Types the next text in this form. Returns its frames; none if no waiting text can be typed
-    /// in the form.
-    fn begin(
-        &mut self,
-        now: Moment,
-        form: Form,
-        view: &View<'_>,
-        out: &mut Vec<Output>,
-    ) -> Vec<TypedFrame> {
-        self.queue.outdate_report();
-        let was_held = self.queue.is_reported_as(Obstacle::Held);
+    /// Types the next text in this form, if a waiting text can be typed in it.
+    fn begin(&mut self, now: Moment, form: Form, view: &View<'_>) {
+        self.queue.is_outdated = true;
+        let was_held = self.queue.reported == Some(Obstacle::Held);
         let is_reported = self.queue.next_is_reported();
-        let frames = match self.next_text(now, form) {
-            Some(next) => self.type_text(next, is_reported, form, view, out),
-            None => Vec::new(),
-        };
-        if frames.is_empty() {
-            self.retry_at = Some(now.plus(RETRY_MS));
+        match self.next_text(now, form) {
+            Some(next) => self.type_text(next, is_reported, form, view),
+            None => self.retry_at = Some(now.plus(RETRY_MS)),
         }
         if was_held {
-            self.withdraw_reason(out);
+            self.withdraw_reason();
         }
-        frames
     }
 
     fn type_text(
@@ -206,12 +173,11 @@ impl Injector {
         is_reported: bool,
         form: Form,
         view: &View<'_>,
-        out: &mut Vec<Output>,
-    ) -> Vec<TypedFrame> {
+    ) {
         let (origin, id) = match &content {
             Content::Message(message) => {
                 if is_reported {
-                    out.push(Output::Report(message.id.clone(), Progress::Unhindered));
+                    self.out.push(Output::Report(message.id.clone(), Progress::Unhindered));
                 }
                 let auth = self.history.auth_to_show(message);
                 (Origin::Delivery(message.head(auth)), Some(message.id.clone()))
@@ -232,8 +198,8 @@ impl Injector {
             self.history.add_frame(rider.hex.clone(), None);
         }
         self.history.add_frame(own.hex.clone(), id);
-        self.write(bytes, out);
-        self.delivering = Delivering::Typing { end: self.observer.writes.end() };
+        self.write(bytes);
+        self.delivering = Delivering::Typing { end: self.observer.writes.handed_out };
         self.text = Some(Text {
             content: Some(content),
             hex: own.hex.clone(),
@@ -243,7 +209,7 @@ impl Injector {
             interference: Interference::None,
             rider: rider.as_ref().map(|rider| rider.body.clone()),
         });
-        rider.into_iter().chain([own]).collect()
+        self.typed.extend(rider.into_iter().chain([own]));
     }
 
     /// Takes the next text. The relay's own texts go first: the brief, because the agent needs it
@@ -262,8 +228,8 @@ impl Injector {
     }
 
     /// Reports what keeps the next text from being typed, and plans the next look.
-    fn wait(&mut self, now: Moment, block: Block, out: &mut Vec<Output>) {
-        self.note_obstacle(now, block, out);
+    fn wait(&mut self, now: Moment, block: Block) {
+        self.note_obstacle(now, block);
         if self.begin_at().is_none_or(|at| at <= now) {
             let soon = self.observer.adoption.retry_ms().filter(|_| block.why == Obstacle::Busy);
             self.retry_at = Some(now.plus(soon.unwrap_or(RETRY_MS)));
@@ -272,22 +238,22 @@ impl Injector {
 
     /// Counts bytes that the terminal has accepted.
     pub(crate) fn count_written(&mut self, bytes: usize) {
-        self.observer.writes.add_written(bytes);
+        self.observer.writes.written += bytes as u64;
         self.retry_at = None;
     }
 
     /// Enters the next stage if the terminal has accepted all bytes of the current one.
-    pub(crate) fn advance(&mut self, now: Moment, out: &mut Vec<Output>) {
-        let (recipe, written) = (&self.observer.recipe, self.observer.writes.written());
+    pub(crate) fn advance(&mut self, now: Moment) {
+        let (recipe, written) = (&self.observer.recipe, self.observer.writes.written);
         let Decision { next, steps } = decide::written(recipe, self.delivering, written, now);
         self.delivering = next;
         if steps.contains(&Step::Complete) {
-            self.complete(now, out);
+            self.complete(now);
         }
     }
 
     /// Ends the current delivery as submitted.
-    pub(super) fn complete(&mut self, now: Moment, out: &mut Vec<Output>) {
+    pub(super) fn complete(&mut self, now: Moment) {
         self.observer.times.submitted = Some(now);
         // A prompt begins a turn even if the agent prints nothing in answer.
         self.observer.turn.change(now);
@@ -301,42 +267,42 @@ impl Injector {
             self.observer.adoption.end();
         }
         if let Some(message) = text.take_message() {
-            self.acknowledge(message.id, out);
+            self.acknowledge(message.id);
         }
-        self.release_keys(out);
+        self.release_keys();
     }
 
     /// Gives up on the text and returns its message to the daemon, which delivers it again.
-    fn give_up(&mut self, out: &mut Vec<Output>) {
+    fn give_up(&mut self) {
         self.delivering = Delivering::default();
         let lost = || Output::Log("the agent did not get the relay's words".into());
         let text = self.text.take().and_then(|text| Some((text.content?, text.rider)));
         match text {
             Some((Content::Message(message), rider)) => {
-                out.push(Output::Return(message.id, RETURN_MS));
+                self.out.push(Output::Return(message.id, RETURN_MS));
                 rider.into_iter().for_each(|notice| self.notify_later(notice));
             }
             Some((Content::Notice(notice), _)) => {
-                out.push(lost());
+                self.out.push(lost());
                 self.notify(notice);
             }
-            Some((Content::Brief, _)) => out.push(lost()),
+            Some((Content::Brief, _)) => self.out.push(lost()),
             None => {}
         }
-        self.release_keys(out);
+        self.release_keys();
     }
 
     /// Acknowledges a message that the agent has got.
-    pub(super) fn acknowledge(&mut self, id: String, out: &mut Vec<Output>) {
+    pub(super) fn acknowledge(&mut self, id: String) {
         self.history.add_typed(id.clone());
-        out.push(Output::Report(id.clone(), Progress::Injected));
-        out.push(Output::Acknowledge(id));
+        self.out.push(Output::Report(id.clone(), Progress::Injected));
+        self.out.push(Output::Acknowledge(id));
     }
 
     /// Notes a prompt that the agent's transcript has recorded. A text in a frame that the prompt
     /// contains counts as submitted.
-    pub(crate) fn confirm(&mut self, now: Moment, prompt: &str, out: &mut Vec<Output>) {
-        self.note_shown(now, |hex| holds_frame(prompt, hex), out);
+    pub(crate) fn confirm(&mut self, now: Moment, prompt: &str) {
+        self.note_shown(now, |hex| holds_frame(prompt, hex));
         self.notices.begin_turn();
         self.note_turn_for_brief();
         self.retry_at = None;

@@ -19,16 +19,17 @@ const LOOK_MS: u64 = 50;
 const PERSONS: &str = "";
 
 /// The progress of the last submitted text towards its adoption.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Adoption {
     stage: Stage,
     /// Whether the program records its prompts in a transcript, as far as is known.
-    records_prompts: bool,
+    pub(super) records_prompts: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum Stage {
     /// No adoption is awaited.
+    #[default]
     Done,
     /// The agent has not been seen at work yet.
     Awaited {
@@ -44,11 +45,7 @@ enum Stage {
 
 impl Adoption {
     pub(super) fn new(records_prompts: bool) -> Self {
-        Self { stage: Stage::Done, records_prompts }
-    }
-
-    pub(super) fn records_prompts(&self) -> bool {
-        self.records_prompts
+        Self { records_prompts, ..Self::default() }
     }
 
     /// Notes that a text was submitted in a frame with these digits, to a program whose screen
@@ -112,10 +109,7 @@ impl Adoption {
 
     /// Returns the time until the next attempt to type, if a pending adoption is the obstacle.
     pub(super) fn retry_ms(&self) -> Option<u64> {
-        match self.stage {
-            Stage::Done => None,
-            Stage::Awaited { .. } | Stage::Seen { .. } => Some(LOOK_MS),
-        }
+        (!matches!(self.stage, Stage::Done)).then_some(LOOK_MS)
     }
 
     /// Notes that a prompt was recorded whose frames `is_shown` tells by their digits. The agent

@@ -3,6 +3,7 @@
 
 use super::Injector;
 use crate::{
+    bounded,
     hooks::{Begins, HookedBrief},
     output::Caller,
 };
@@ -28,21 +29,20 @@ pub(super) struct Brief {
 }
 
 impl Brief {
-    /// Returns the brief for hooks, and the prompt that is to be typed unless a hook reports
-    /// before. A CLI whose hooks report only at a prompt cannot be waited for, so nothing is typed
-    /// there.
-    pub(super) fn new(text: HookedBrief, prompt: Option<String>) -> (Self, Option<String>) {
-        let typed = prompt.clone().filter(|_| text.begins == Begins::AtStart);
+    pub(super) fn new(text: HookedBrief, prompt: Option<String>) -> Self {
         let (is_turn_unreported, known_to, is_lost) = (false, VecDeque::new(), false);
-        (Self { text, prompt, is_turn_unreported, known_to, is_lost }, typed)
+        Self { text, prompt, is_turn_unreported, known_to, is_lost }
+    }
+
+    /// Whether the prompt is to be typed at the start unless a hook reports before. A CLI whose
+    /// hooks report only at a prompt cannot be waited for, so nothing is typed there.
+    pub(super) fn is_typed_at_start(&self) -> bool {
+        self.text.begins == Begins::AtStart
     }
 
     fn remember(&mut self, conversation: String, hook: Option<Caller>) {
         self.known_to.retain(|(known, _)| *known != conversation);
-        if self.known_to.len() == CONVERSATIONS_MAX {
-            self.known_to.pop_front();
-        }
-        self.known_to.push_back((conversation, hook));
+        bounded::push(&mut self.known_to, CONVERSATIONS_MAX, (conversation, hook));
     }
 }
 
@@ -84,25 +84,25 @@ impl Injector {
         let Some(brief) = &mut self.brief else { return };
         let given = brief.known_to.iter().position(|(_, hook)| *hook == Some(caller));
         if given.and_then(|at| brief.known_to.remove(at)).is_some() {
-            self.notices.set_brief(brief.prompt.clone());
+            self.notices.brief = brief.prompt.clone();
         }
     }
 
     /// Notes that a turn has begun. Hooks that have reported nothing by its end take no brief.
     pub(super) fn note_turn_for_brief(&mut self) {
-        if let Some(brief) = self.brief.as_mut().filter(|_| !self.observer.work.is_heard()) {
+        if let Some(brief) = self.brief.as_mut().filter(|_| !self.observer.work.is_heard) {
             brief.is_turn_unreported = true;
         }
     }
 
     /// Makes the brief a text to type if a turn has ended of which no hook has reported anything.
     pub(super) fn type_brief_without_hooks(&mut self) {
-        if let Some(brief) = self.brief.as_mut().filter(|_| !self.observer.work.is_heard())
+        if let Some(brief) = self.brief.as_mut().filter(|_| !self.observer.work.is_heard)
             && brief.text.begins == Begins::WithPrompt
             && mem::take(&mut brief.is_turn_unreported)
-            && !self.notices.has_typed_brief()
+            && !self.notices.is_brief_typed
         {
-            self.notices.set_brief(brief.prompt.clone());
+            self.notices.brief = brief.prompt.clone();
         }
     }
 }

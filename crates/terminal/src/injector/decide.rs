@@ -79,25 +79,20 @@ pub(super) fn decide(seen: &Observation<'_>, delivering: Delivering, now: Moment
 
 /// Decides what follows after the terminal has accepted `written` bytes. A text is submitted by
 /// that in a program without a known composer, which does not show when the text leaves.
-pub(super) fn written(
-    recipe: &Recipe,
-    delivering: Delivering,
-    written: u64,
-    now: Moment,
-) -> Decision {
-    match delivering {
+pub(super) fn written(recipe: &Recipe, stage: Delivering, written: u64, now: Moment) -> Decision {
+    match stage {
         Delivering::Typing { end } if written >= end => {
             Decision::stay(Delivering::Settling { missing_since: now, since: now })
         }
         Delivering::Submitting { end, .. } if written >= end && !recipe.shows_composer() => {
-            Decision { next: delivering, steps: vec![Step::Complete] }
+            Decision { next: stage, steps: vec![Step::Complete] }
         }
         Delivering::Submitting { end, presses } if written >= end => {
             let (checked_at, seen_at, is_ignored) = (now, now, false);
             let next = Delivering::Leaving { since: now, presses, checked_at, seen_at, is_ignored };
             Decision::stay(next)
         }
-        _ => Decision::stay(delivering),
+        _ => Decision::stay(stage),
     }
 }
 

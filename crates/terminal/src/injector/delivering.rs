@@ -83,22 +83,15 @@ impl Delivering {
 
     /// Returns what keeps the next text from being typed.
     pub(super) fn block(&self) -> Option<Block> {
-        match *self {
-            Self::Waiting { block, .. } => block,
-            _ => None,
-        }
+        let Self::Waiting { block, .. } = *self else { return None };
+        block
     }
 
     /// Returns the last text as one that has left, if only an Enter has followed it.
     pub(super) fn left(&self, interference: Interference) -> Option<Left> {
-        match *self {
-            Self::Leaving { since, presses, checked_at, .. }
-                if interference == Interference::None =>
-            {
-                Some(Left { pressed_at: since, presses, checked_at })
-            }
-            _ => None,
-        }
+        let Self::Leaving { since, presses, checked_at, .. } = *self else { return None };
+        let left = Left { pressed_at: since, presses, checked_at };
+        (interference == Interference::None).then_some(left)
     }
 
     /// Returns the stage in a word.

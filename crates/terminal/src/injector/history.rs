@@ -1,7 +1,7 @@
 //! A bounded memory of recent injections: deliveries, the frames around them, and their senders'
 //! sessions.
 
-use crate::input::IncomingMessage;
+use crate::{bounded::push, input::IncomingMessage};
 use protocol::{deliver::Proof, name::NAME_BYTES_MAX};
 use std::collections::VecDeque;
 
@@ -14,11 +14,11 @@ const SENDERS_MAX: usize = 256;
 
 /// A bounded memory of typed texts.
 #[derive(Debug, Default)]
-pub(super) struct History {
+pub(crate) struct History {
     /// Ids of deliveries that were submitted, oldest first.
     typed: VecDeque<String>,
     /// The number of messages submitted so far.
-    count: u64,
+    pub(super) count: u64,
     unconfirmed: VecDeque<UnconfirmedFrame>,
     /// The digits of the last frames, oldest first.
     frames: VecDeque<String>,
@@ -34,11 +34,6 @@ struct UnconfirmedFrame {
 }
 
 impl History {
-    /// Returns the number of messages submitted so far.
-    pub(super) fn count(&self) -> u64 {
-        self.count
-    }
-
     pub(super) fn was_typed(&self, id: &str) -> bool {
         self.typed.iter().any(|typed| typed == id)
     }
@@ -68,7 +63,7 @@ impl History {
     }
 
     /// Whether a prompt begins with a frame that was typed here and is not confirmed yet.
-    pub(super) fn typed_beginning_of(&self, prompt: &str) -> bool {
+    pub(crate) fn typed_beginning_of(&self, prompt: &str) -> bool {
         let begins =
             |frame: &UnconfirmedFrame| prompt.starts_with(&format!("[relay {} from ", frame.hex));
         self.unconfirmed.iter().any(begins)
@@ -106,12 +101,4 @@ impl History {
         push(&mut self.senders, SENDERS_MAX, (name, session));
         has_changed.then_some(Proof::Claim)
     }
-}
-
-/// Appends to a queue that keeps its last `max` items.
-fn push<T>(queue: &mut VecDeque<T>, max: usize, item: T) {
-    if queue.len() == max {
-        queue.pop_front();
-    }
-    queue.push_back(item);
 }

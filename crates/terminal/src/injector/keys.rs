@@ -2,18 +2,12 @@
 //! typed.
 
 use super::{Injector, delivering::Delivering, interference::Interference};
-use crate::{output::Output, recipe, screen::Screen};
+use crate::{recipe, screen::Screen};
 use protocol::Moment;
 
 impl Injector {
     /// Handles bytes from the person's terminal. Returns whether a key among them submits a line.
-    pub(crate) fn press(
-        &mut self,
-        now: Moment,
-        bytes: &[u8],
-        screen: &Screen,
-        out: &mut Vec<Output>,
-    ) -> bool {
+    pub(crate) fn press(&mut self, now: Moment, bytes: &[u8], screen: &Screen) -> bool {
         self.retry_at = None;
         let line_feed_breaks = self.observer.recipe.line_feed_breaks(screen.bracketed_paste());
         let before = recipe::text_before_cursor(screen);
@@ -26,7 +20,7 @@ impl Injector {
             }
         } else if !are_kept && !self.observer.line.is_ambiguous() {
             // The bytes are a terminal's answer, for which the child may be waiting.
-            self.write(bytes.to_vec(), out);
+            self.write(bytes.to_vec());
             return false;
         }
         if screen.alternate() {
@@ -37,49 +31,44 @@ impl Injector {
             // The keys would become a part of the text that is being typed.
             self.kept_keys.add(bytes, pressed.submit);
         } else if pressed.any || are_kept {
-            self.pass_keys(bytes.to_vec(), pressed.submit, out);
+            self.pass_keys(bytes.to_vec(), pressed.submit);
             if pressed.submit && self.observer.recipe.shows_composer() {
                 self.observer.adoption.begin_persons(now);
             }
         } else {
-            self.write(bytes.to_vec(), out);
+            self.write(bytes.to_vec());
         }
         let is_submitted = pressed.any && pressed.submit;
         if is_submitted {
             // A command like `/new` begins a conversation that no hook reports before its first
             // prompt.
             self.hooks.session = None;
-            self.end_loops(out);
+            self.end_loops();
         }
         is_submitted
     }
 
-    /// Ends an escape sequence that did not continue in time.
-    pub(crate) fn settle_keys(&mut self, now: Moment) {
-        self.observer.settle_keys(now);
-    }
-
     /// Passes the person's keys on from now on although a text is on its way, or keeps them back.
-    pub(super) fn pass_keys_on(&mut self, passes: bool, out: &mut Vec<Output>) {
+    pub(super) fn pass_keys_on(&mut self, passes: bool) {
         if let Some(text) = &mut self.text {
             text.passes_keys = passes;
         }
         if passes && let Some((keys, has_submit)) = self.kept_keys.take() {
-            self.pass_keys(keys, has_submit, out);
+            self.pass_keys(keys, has_submit);
         }
     }
 
     /// Writes the kept keys, after a delivery has ended.
-    pub(super) fn release_keys(&mut self, out: &mut Vec<Output>) {
+    pub(super) fn release_keys(&mut self) {
         if let Some((keys, _)) = self.kept_keys.take() {
-            self.write(keys, out);
+            self.write(keys);
         }
     }
 
-    fn pass_keys(&mut self, keys: Vec<u8>, has_submit: bool, out: &mut Vec<Output>) {
+    fn pass_keys(&mut self, keys: Vec<u8>, has_submit: bool) {
         if let Some(text) = self.text.as_mut().filter(|_| self.delivering.has_text()) {
             text.interference = text.interference.max(Interference::of(has_submit));
         }
-        self.write(keys, out);
+        self.write(keys);
     }
 }

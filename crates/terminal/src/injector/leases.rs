@@ -1,7 +1,7 @@
 //! Messages that were handed to the agent in another way than by typing, and of which no record
 //! shows yet that they arrived.
 
-use crate::{input::IncomingMessage, output::Caller};
+use crate::{bounded, input::IncomingMessage, output::Caller};
 use protocol::{Moment, hook};
 use std::collections::VecDeque;
 
@@ -109,10 +109,7 @@ impl Leases {
 
     /// Remembers a frame that a command prints.
     pub(super) fn remember_read(&mut self, frame: hook::Frame, id: String) {
-        if self.read.len() == READ_FRAMES_MAX {
-            self.read.pop_front();
-        }
-        self.read.push_back((frame, id));
+        bounded::push(&mut self.read, READ_FRAMES_MAX, (frame, id));
     }
 
     /// Forgets the frames that a tool's result shows. Returns the ids of their messages.

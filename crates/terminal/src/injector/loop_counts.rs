@@ -1,6 +1,7 @@
 //! Counts of the messages between the agent and each other one, by which a loop is recognised: two
 //! agents that answer each other without a person's prompt and without work.
 
+use crate::bounded;
 use protocol::payload::LoopCount;
 use std::collections::VecDeque;
 
@@ -85,10 +86,8 @@ impl LoopCounts {
         let name = name.to_ascii_lowercase();
         let known = self.peers.iter().position(|peer| peer.name == name);
         let peer = known.and_then(|at| self.peers.remove(at));
-        if self.peers.len() == PEERS_MAX {
-            self.peers.pop_front();
-        }
-        self.peers.push_back(peer.unwrap_or(Peer { name, count: 0, work: None, is_told: false }));
+        let peer = peer.unwrap_or(Peer { name, count: 0, work: None, is_told: false });
+        bounded::push(&mut self.peers, PEERS_MAX, peer);
         self.peers.back_mut().expect("a peer was added")
     }
 }

@@ -74,35 +74,31 @@ impl LoopGuard {
 
 impl Injector {
     /// Queues a new message, unless it has to wait because of a loop.
-    pub(super) fn receive(&mut self, message: IncomingMessage, out: &mut Vec<Output>) {
+    pub(super) fn receive(&mut self, message: IncomingMessage) {
         if message.urgent || name::is_daemons(&message.from) {
             return self.admit(message);
         }
         // A message that comes again states an old count.
         if let Some(hops) = message.hops.filter(|_| message.attempt <= 1) {
             self.loop_guard.counts.learn(&message.from, hops);
-            self.admit_looping(out);
+            self.admit_looping();
         }
-        let max = self.budget(message.hops.is_some());
-        let is_first = !self.loop_guard.has_message_from(&message.from);
-        match max {
-            Some(max) if !(is_first && self.loop_guard.counts.admit(&message.from, max)) => {
-                self.defer(message, max, out);
-            }
-            _ => self.admit(message),
+        match self.pass(&message) {
+            Ok(()) => self.admit(message),
+            Err(max) => self.defer(message, max),
         }
     }
 
     /// Lets a message wait, as far as there is room for it. A message that the daemon does not keep
     /// cannot be returned and does not wait.
-    fn defer(&mut self, message: IncomingMessage, max: u32, out: &mut Vec<Output>) {
+    fn defer(&mut self, message: IncomingMessage, max: u32) {
         if !self.loop_guard.is_full() {
             self.tell_of_loop(&message.from, max);
-            out.push(Output::Report(message.id.clone(), Progress::Waiting(Obstacle::Looping)));
+            self.out.push(Output::Report(message.id.clone(), Progress::Waiting(Obstacle::Looping)));
             self.loop_guard.push(message);
         } else if message.requires_ack {
             let doublings = message.attempt.saturating_sub(1).min(DOUBLINGS_MAX);
-            out.push(Output::Return(message.id, AGAIN_MS << doublings));
+            self.out.push(Output::Return(message.id, AGAIN_MS << doublings));
         } else {
             self.admit(message);
         }
@@ -110,10 +106,10 @@ impl Injector {
 
     /// Notes work of the agent or a prompt of its person, after which messages with all others, and
     /// notices, may go on.
-    pub(super) fn end_loops(&mut self, out: &mut Vec<Output>) {
+    pub(super) fn end_loops(&mut self) {
         self.notices.renew_budget();
         self.loop_guard.counts.reset();
-        self.admit_looping(out);
+        self.admit_looping();
     }
 
     /// Counts a message of the agent's to another one. Returns the count that goes with it, if the
@@ -127,22 +123,27 @@ impl Injector {
         if count.hops > max {
             self.tell_of_loop(to, max);
         }
-        Some(count).filter(|_| self.observer.work.is_heard())
+        Some(count).filter(|_| self.observer.work.is_heard)
     }
 
     /// Queues the messages that may go on, each behind the older ones of its sender.
-    fn admit_looping(&mut self, out: &mut Vec<Output>) {
+    fn admit_looping(&mut self) {
         for message in self.loop_guard.take_all() {
-            let max = self.budget(message.hops.is_some());
-            let is_first = !self.loop_guard.has_message_from(&message.from);
-            let passes = |loops: &mut LoopCounts, max| loops.admit(&message.from, max);
-            if is_first && max.is_none_or(|max| passes(&mut self.loop_guard.counts, max)) {
-                out.push(Output::Report(message.id.clone(), Progress::Unhindered));
+            if self.pass(&message).is_ok() {
+                self.out.push(Output::Report(message.id.clone(), Progress::Unhindered));
                 self.admit(message);
             } else {
                 self.loop_guard.push(message);
             }
         }
+    }
+
+    /// Lets a message pass and counts it. If it has to wait, returns how many messages have passed.
+    fn pass(&mut self, message: &IncomingMessage) -> Result<(), u32> {
+        let Some(max) = self.budget(message.hops.is_some()) else { return Ok(()) };
+        let is_first = !self.loop_guard.has_message_from(&message.from);
+        let passes = is_first && self.loop_guard.counts.admit(&message.from, max);
+        if passes { Ok(()) } else { Err(max) }
     }
 
     fn admit(&mut self, message: IncomingMessage) {
@@ -154,7 +155,7 @@ impl Injector {
     /// program that is no agent CLI: nobody pays for its turns.
     fn budget(&self, knows_peers_work: bool) -> Option<u32> {
         let budget = self.observer.recipe.wake_budget;
-        let knows_work = self.observer.work.is_heard() && knows_peers_work;
+        let knows_work = self.observer.work.is_heard && knows_peers_work;
         let max = if knows_work { budget } else { budget.saturating_mul(UNSEEN_WORK) };
         self.observer.recipe.shows_composer().then_some(max)
     }

@@ -17,11 +17,11 @@ const TURNS_MAX: u32 = 3;
 const LATER_MS: [u64; 3] = [60_000, 600_000, 3_600_000];
 
 /// Texts of the relay that wait to be typed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Notices {
     /// The brief, which is typed before all other texts.
-    brief: Option<String>,
-    is_brief_typed: bool,
+    pub(super) brief: Option<String>,
+    pub(super) is_brief_typed: bool,
     sentences: Vec<Sentence>,
     /// The number of further notices that cannot wait.
     omitted: usize,
@@ -61,24 +61,7 @@ impl Budget {
 
 impl Notices {
     pub(super) fn new(brief: Option<String>) -> Self {
-        Self {
-            brief,
-            is_brief_typed: false,
-            sentences: Vec::new(),
-            omitted: 0,
-            is_turn_used: false,
-            budget: Budget::default(),
-        }
-    }
-
-    /// Sets the brief that is to be typed.
-    pub(super) fn set_brief(&mut self, brief: Option<String>) {
-        self.brief = brief;
-    }
-
-    /// Whether the brief was typed.
-    pub(super) fn has_typed_brief(&self) -> bool {
-        self.is_brief_typed
+        Self { brief, ..Self::default() }
     }
 
     /// Leaves the brief to the hooks from now on. Returns whether it was typed since the last call.

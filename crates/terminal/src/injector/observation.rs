@@ -20,20 +20,6 @@ pub(super) enum Source {
     Relay,
 }
 
-impl Source {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Hooks => "hooks",
-            Self::Transcript => "transcript",
-            Self::Processes => "processes",
-            Self::Screen => "screen",
-            Self::Keyboard => "keyboard",
-            Self::Person => "person",
-            Self::Relay => "relay",
-        }
-    }
-}
-
 /// The facts on which deliveries depend.
 #[derive(Clone, Debug)]
 pub(super) struct Observation<'a> {
@@ -148,10 +134,11 @@ impl Observation<'_> {
             Some(source) => (true, source),
             None => (false, Source::Screen),
         };
+        let text = self.text.map_or_else(|| "none".to_owned(), TextFacts::words);
         let busy = self.shown.busy.as_deref().unwrap_or("none").trim().to_owned();
         let fact = |name: &str, value, source: Source| {
-            let (name, source) = (name.to_owned(), source.as_str().to_owned());
-            Fact { name, value, source }
+            let source = format!("{source:?}").to_ascii_lowercase();
+            Fact { name: name.to_owned(), value, source }
         };
         vec![
             fact("messages are held", yes(self.is_held), Source::Person),
@@ -174,11 +161,7 @@ impl Observation<'_> {
             fact("screen is being painted", yes(self.is_synchronizing), Source::Screen),
             fact("prompts are recorded", yes(self.records_prompts), Source::Transcript),
             fact("terminal takes all", yes(!self.has_unwritten), Source::Relay),
-            fact(
-                "last text",
-                self.text.map_or_else(|| "none".to_owned(), TextFacts::words),
-                Source::Relay,
-            ),
+            fact("last text", text, Source::Relay),
         ]
     }
 }

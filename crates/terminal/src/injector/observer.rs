@@ -4,7 +4,7 @@
 use super::{
     History, View,
     adoption::Adoption,
-    observation::{Observation, Source, TextFacts},
+    observation::{Observation, Source},
     prompts::Prompts,
     reported_work::ReportedWork,
     startup::Startup,
@@ -34,14 +34,15 @@ const STILL_MS: u64 = 2000;
 const STILL_UNREPORTED_MS: u64 = 10_000;
 
 /// What is known about the terminal and the agent.
-pub(super) struct Observer {
-    pub(super) recipe: Recipe,
+#[derive(Default)]
+pub(crate) struct Observer {
+    pub(crate) recipe: Recipe,
     /// The program that reads the terminal.
-    pub(super) reader: Reader,
+    pub(crate) reader: Reader,
     prompts: Prompts,
     pub(super) line: InputLine,
-    pub(super) times: Times,
-    startup: Startup,
+    pub(crate) times: Times,
+    pub(super) startup: Startup,
     pub(super) adoption: Adoption,
     pub(super) turn: Turn,
     pub(super) work: ReportedWork,
@@ -54,93 +55,66 @@ pub(super) struct Observer {
 
 /// The times of what has happened last.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Times {
-    pub(super) started: Option<Moment>,
+pub(crate) struct Times {
+    pub(crate) started: Option<Moment>,
     pub(super) printed: Option<Moment>,
     /// The person's last key.
     pub(super) key: Option<Moment>,
     pub(super) submitted: Option<Moment>,
 }
 
-/// The part of an observation that deliveries know.
-pub(super) struct Deliveries<'a> {
-    pub(super) history: &'a History,
-    pub(super) text: Option<TextFacts>,
-    pub(super) has_next: bool,
-    /// Whether a message was handed over that may begin a turn, or must come again first.
-    pub(super) leases_bar: bool,
-}
-
 impl Observer {
     pub(super) fn new(settings: &Settings) -> Self {
         Self {
             recipe: settings.recipe.clone(),
-            reader: Reader::default(),
-            prompts: Prompts::default(),
-            line: InputLine::default(),
-            times: Times::default(),
-            startup: Startup::default(),
             adoption: Adoption::new(settings.transcript),
-            turn: Turn::default(),
-            work: ReportedWork::default(),
-            busy: None,
-            writes: WriteCount::default(),
-            is_held: false,
+            ..Self::default()
         }
     }
 
-    /// Returns what is known now.
-    pub(super) fn observe<'a>(
-        &'a self,
-        now: Moment,
-        view: &View<'_>,
-        shown: &Shown,
-        deliveries: &Deliveries<'_>,
-    ) -> Observation<'a> {
-        let spot = view.spot;
-        let shows_work = self.shows_work(now, shown);
+    /// Returns what is known now, apart from deliveries.
+    pub(super) fn observe(&self, now: Moment, view: &View<'_>) -> Observation<'_> {
+        let shows_work = self.shows_work(now, view.shown);
         let silent_since = self.times.started.filter(|_| self.times.printed.is_none());
         Observation {
             recipe: &self.recipe,
             reader: &self.reader,
-            is_synchronizing: spot.synchronizing,
-            work: self.work_source(view, deliveries.leases_bar, shows_work),
+            is_synchronizing: view.spot.synchronizing,
+            work: self.work_source(view, shows_work),
             shows_work,
-            shown: shown.clone(),
+            shown: view.shown.clone(),
             is_recorded_at_work: view.is_at_work,
             is_in_message: view.reads_screen && view.is_in_message,
-            is_adopting: self.adoption.is_pending(now, deliveries.history),
-            records_prompts: self.adoption.records_prompts(),
+            is_adopting: false,
+            records_prompts: self.adoption.records_prompts,
             is_silent: silent_since.is_some_and(|at| now.since(at) < self.recipe.start_ms),
             is_started: self.is_started(),
             printed_at: self.times.printed,
             rests_at: self.rests_at(),
             key_at: self.times.key,
-            is_line_empty: self.line.is_empty(&spot.before),
+            is_line_empty: self.line.is_empty(&view.spot.before),
             has_draft: !self.line.is_untouched(),
             may_be_in_command_mode: self.line.may_take_text_for_commands(),
             is_held: self.is_held,
-            handed_out: self.writes.end(),
+            handed_out: self.writes.handed_out,
             has_unwritten: self.writes.unwritten() > 0,
-            has_next: deliveries.has_next,
-            text: deliveries.text,
+            has_next: false,
+            text: None,
         }
     }
 
     /// Reads the screen as the recipe says.
     pub(super) fn shown(&self, spot: &Spot, typed: &Typed<'_>) -> Shown {
-        self.recipe.read(spot, &self.reader, self.prompts.known(), typed)
+        self.recipe.read(spot, &self.reader, &self.prompts.known, typed)
     }
 
-    /// Returns the first source that says that the agent works, or is about to.
-    fn work_source(&self, view: &View<'_>, leases_bar: bool, shows_work: bool) -> Option<Source> {
-        let sources = [
-            self.work.is_at_work().then_some(Source::Hooks),
-            self.is_recorded(view).then_some(Source::Transcript),
-            shows_work.then_some(Source::Screen),
-            leases_bar.then_some(Source::Relay),
-        ];
-        sources.into_iter().flatten().min()
+    /// Returns the first source that says that the agent works.
+    fn work_source(&self, view: &View<'_>, shows_work: bool) -> Option<Source> {
+        match () {
+            () if self.work.is_at_work => Some(Source::Hooks),
+            () if self.is_recorded(view) => Some(Source::Transcript),
+            () => shows_work.then_some(Source::Screen),
+        }
     }
 
     /// Whether a sign of work on the screen counts. One that has stood still for a while does not,
@@ -224,12 +198,12 @@ impl Observer {
     pub(super) fn pressed(&mut self, now: Moment, screen: &Screen) {
         self.times.key = Some(now);
         self.prompts.learn(&self.reader, &Spot::of(screen));
-        self.prompts.person_typed();
+        self.prompts.has_typed = true;
     }
 
     /// Ends an escape sequence that did not continue in time. Its bytes count as a key that was
     /// pressed when the ESC arrived.
-    pub(super) fn settle_keys(&mut self, now: Moment) {
+    pub(crate) fn settle_keys(&mut self, now: Moment) {
         let pressed_at = self.line.expire_unfinished(now);
         self.times.key = self.times.key.max(pressed_at);
     }
@@ -263,8 +237,8 @@ impl Observer {
     ) {
         let shows_composer = self.recipe.shows_composer();
         if shows_composer {
-            let (printed_at, start_ms) = (self.times.printed, self.recipe.start_ms);
-            self.startup.observe(now, form.is_ok(), printed_at, start_ms);
+            let ready_since = form.is_ok().then(|| self.times.printed.unwrap_or(now));
+            self.startup.observe(now, ready_since, self.recipe.start_ms);
         }
         let Some(form) = form.ok().filter(|_| self.is_started()) else { return };
         self.adoption.expire(now, history);
@@ -285,54 +259,45 @@ impl Observer {
 
     /// Ends the work that hooks have reported if the screen has shown an idle agent for a while.
     /// Returns whether it has.
-    pub(super) fn end_work_if_idle(&mut self, now: Moment, view: &View<'_>, shown: &Shown) -> bool {
-        if !self.work.is_at_work() {
+    pub(super) fn end_work_if_idle(&mut self, now: Moment, view: &View<'_>) -> bool {
+        if !self.work.is_at_work {
             return false;
         }
         let looks_free = self.recipe.shows_idle()
-            && shown.shows_line(!self.line.is_untouched())
-            && !self.shows_work(now, shown)
+            && view.shown.shows_line(!self.line.is_untouched())
+            && !self.shows_work(now, view.shown)
             && !self.is_recorded(view)
             && self.is_at_rest(now);
         self.work.end_if_idle(now, looks_free)
     }
 
     /// Looks at the screen and the foreground for signs of what the agent does.
-    pub(super) fn look(&self, now: Moment, view: &View<'_>, typed: &Typed<'_>) -> Look {
+    pub(crate) fn look(&self, now: Moment, view: &View<'_>) -> Look {
         let at_work = match () {
-            () if self.work.is_at_work() => Some(ActivitySource::Hooks),
+            () if self.work.is_at_work => Some(ActivitySource::Hooks),
             () if self.is_recorded(view) => Some(ActivitySource::Screen),
             () => None,
         };
         Look {
-            shown: self.on_screen(now, view.spot, typed),
+            shown: self.on_screen(now, view.shown),
             is_at_rest: self.is_at_rest(now),
             is_recognised: self.recipe.shows_composer(),
             at_work,
         }
     }
 
-    fn on_screen(&self, now: Moment, spot: &Spot, typed: &Typed<'_>) -> OnScreen {
+    fn on_screen(&self, now: Moment, shown: &Shown) -> OnScreen {
         if matches!(self.reader, Reader::Shell | Reader::Barred(Obstacle::Shell, _)) {
             return OnScreen::Shell;
         }
         if !matches!(&self.reader, Reader::Agent(name) if *name == self.recipe.name) {
             return OnScreen::Nothing;
         }
-        let shown = self.shown(spot, typed);
         match shown.form {
             Err(Obstacle::Dialog) => OnScreen::Dialog,
-            _ if self.shows_work(now, &shown) => OnScreen::Busy,
+            _ if self.shows_work(now, shown) => OnScreen::Busy,
             Ok(_) | Err(Obstacle::HalfTyped | Obstacle::ShellMode) => OnScreen::InputLine,
             Err(_) => OnScreen::Nothing,
         }
-    }
-}
-
-#[cfg(test)]
-impl Observer {
-    /// Skips the wait for the program's start.
-    pub(super) fn assume_started(&mut self) {
-        self.startup = Startup::Complete;
     }
 }

@@ -8,16 +8,12 @@ const PROMPTS_MAX: usize = 8;
 /// Prompts that a shell showed before the person typed, when no command could be unfinished.
 #[derive(Debug, Default)]
 pub(super) struct Prompts {
-    known: Vec<String>,
+    pub(super) known: Vec<String>,
     /// Whether the person has pressed a key since the shell last got the foreground.
-    has_typed: bool,
+    pub(super) has_typed: bool,
 }
 
 impl Prompts {
-    pub(super) fn known(&self) -> &[String] {
-        &self.known
-    }
-
     /// Remembers the prompt on the screen if it is a shell's and the person has not pressed a key
     /// yet.
     pub(super) fn learn(&mut self, reader: &Reader, spot: &Spot) {
@@ -29,10 +25,6 @@ impl Prompts {
             self.known.remove(0);
         }
         self.known.push(spot.before.clone());
-    }
-
-    pub(super) fn person_typed(&mut self) {
-        self.has_typed = true;
     }
 
     pub(super) fn reader_changed(&mut self, reader: &Reader) {

@@ -10,20 +10,24 @@ const MESSAGES_MAX: usize = 1000;
 /// The number of an id's first characters that an agent is shown.
 const SHOWN_ID: usize = 8;
 
+/// The most messages that one command of the agent's reads, and their most bytes. CLIs shorten a
+/// tool's long result.
+const READ_MESSAGES_MAX: usize = 16;
+const READ_BYTES_MAX: usize = 8 << 10;
+
 /// The number of bytes of bodies at which the queue is full.
 const BYTES_MAX: usize = 16 << 20;
 
 /// Waiting messages in the order in which they are typed: urgent ones first.
 #[derive(Default)]
 pub(super) struct MessageQueue {
-    urgent: VecDeque<QueuedMessage>,
-    rest: VecDeque<QueuedMessage>,
+    waiting: VecDeque<QueuedMessage>,
     bytes: usize,
     /// The reason that was reported last. Messages are typed one at a time, so one reason holds for
     /// all.
-    reported: Option<Obstacle>,
+    pub(super) reported: Option<Obstacle>,
     /// Whether a text was typed since the last report, so that the reason may have changed.
-    is_outdated: bool,
+    pub(super) is_outdated: bool,
 }
 
 struct QueuedMessage {
@@ -46,19 +50,13 @@ pub(super) struct Announced {
     pub(super) is_readable: bool,
 }
 
-impl QueuedMessage {
-    fn new(message: IncomingMessage) -> Self {
-        Self { message, is_reported: false, is_announced: false, was_ignored: false }
-    }
-}
-
 impl MessageQueue {
     pub(super) fn len(&self) -> usize {
-        self.urgent.len() + self.rest.len()
+        self.waiting.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.waiting.is_empty()
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -66,65 +64,68 @@ impl MessageQueue {
     }
 
     pub(super) fn contains(&self, id: &str) -> bool {
-        self.all().any(|waiting| waiting.message.id == id)
+        self.waiting.iter().any(|waiting| waiting.message.id == id)
     }
 
     pub(super) fn push(&mut self, message: IncomingMessage) {
-        self.bytes += message.body.len();
-        let queue = if message.urgent { &mut self.urgent } else { &mut self.rest };
-        queue.push_back(QueuedMessage::new(message));
+        let at = if message.urgent { self.urgent() } else { self.waiting.len() };
+        self.insert(at, message, false);
     }
 
     /// Puts a message that was handed over in front of all others of its urgency.
     pub(super) fn push_front(&mut self, message: IncomingMessage, was_ignored: bool) {
+        let at = if message.urgent { 0 } else { self.urgent() };
+        self.insert(at, message, was_ignored);
+    }
+
+    /// Counts the urgent messages.
+    fn urgent(&self) -> usize {
+        self.waiting.partition_point(|waiting| waiting.message.urgent)
+    }
+
+    fn insert(&mut self, at: usize, message: IncomingMessage, was_ignored: bool) {
         self.bytes += message.body.len();
-        let queue = if message.urgent { &mut self.urgent } else { &mut self.rest };
-        let waiting = QueuedMessage::new(message);
-        queue.push_front(QueuedMessage { was_ignored, ..waiting });
+        let (is_reported, is_announced) = (false, false);
+        let waiting = QueuedMessage { message, is_reported, is_announced, was_ignored };
+        self.waiting.insert(at, waiting);
     }
 
     /// Whether a hook was to begin a turn with the next message, and no record shows that it did.
     pub(super) fn next_was_ignored(&self) -> bool {
-        self.all().next().is_some_and(|waiting| waiting.was_ignored)
+        self.waiting.front().is_some_and(|next| next.was_ignored)
     }
 
     pub(super) fn pop(&mut self) -> Option<IncomingMessage> {
-        let next = self.urgent.pop_front().or_else(|| self.rest.pop_front())?;
-        self.bytes -= next.message.body.len();
-        Some(next.message)
+        self.remove_at(0)
     }
 
     /// Removes the message with this id.
     pub(super) fn remove(&mut self, id: &str) -> Option<IncomingMessage> {
-        let removed = [&mut self.urgent, &mut self.rest].into_iter().find_map(|queue| {
-            let at = queue.iter().position(|waiting| waiting.message.id == id)?;
-            queue.remove(at)
-        })?;
-        self.bytes -= removed.message.body.len();
-        Some(removed.message)
+        self.remove_at(self.waiting.iter().position(|waiting| waiting.message.id == id)?)
     }
 
-    /// Removes messages for a command that shows at most so many messages, and so many bytes of
-    /// them: the one whose id begins with `prefix`, after the older ones of its sender, or the next
-    /// ones. If they are too many or too long, the first ones are removed, but none behind one of
-    /// the same sender that stays.
-    pub(super) fn take(
-        &mut self,
-        prefix: Option<&str>,
-        messages_max: usize,
-        bytes_max: usize,
-    ) -> Vec<IncomingMessage> {
+    fn remove_at(&mut self, at: usize) -> Option<IncomingMessage> {
+        let QueuedMessage { message, .. } = self.waiting.remove(at)?;
+        self.bytes -= message.body.len();
+        Some(message)
+    }
+
+    /// Removes messages for a command that shows them: the one whose id begins with `prefix`, after
+    /// the older ones of its sender, or the next ones. If they are too many or too long, the first
+    /// ones are removed, but none behind one of the same sender that stays.
+    pub(super) fn take(&mut self, prefix: Option<&str>) -> Vec<IncomingMessage> {
         let last = prefix.and_then(|prefix| self.find_only(prefix));
         if prefix.is_some() && last.is_none() {
             return Vec::new();
         }
         let (mut ids, mut bytes) = (Vec::new(), 0);
         let mut staying: Vec<&str> = Vec::new();
-        for QueuedMessage { message, .. } in self.all() {
+        for QueuedMessage { message, .. } in &self.waiting {
             if last.is_some_and(|last| last.from != message.from) {
                 continue;
             }
-            let fits = ids.len() < messages_max && bytes + message.body.len() <= bytes_max;
+            let is_next = ids.len() < READ_MESSAGES_MAX;
+            let fits = is_next && bytes + message.body.len() <= READ_BYTES_MAX;
             if fits && !staying.contains(&message.from.as_str()) {
                 bytes += message.body.len();
                 ids.push(message.id.clone());
@@ -141,7 +142,7 @@ impl MessageQueue {
     /// Returns the message with this id, or the only one whose id begins with these characters, of
     /// which there are as many as an agent is shown.
     pub(super) fn find_only(&self, id: &str) -> Option<&IncomingMessage> {
-        let messages = || self.all().map(|waiting| &waiting.message);
+        let messages = || self.waiting.iter().map(|waiting| &waiting.message);
         let whole = messages().find(|message| message.id == id);
         let mut begun = messages().filter(|message| message.id.starts_with(id));
         let only = begun.next().filter(|_| id.len() >= SHOWN_ID && begun.next().is_none());
@@ -150,20 +151,20 @@ impl MessageQueue {
 
     /// Notes that the agent was not told of these messages after all.
     pub(super) fn forget_announced(&mut self, ids: &[String]) {
-        for waiting in self.urgent.iter_mut().chain(&mut self.rest) {
+        for waiting in &mut self.waiting {
             waiting.is_announced &= !ids.contains(&waiting.message.id);
         }
     }
 
     /// Returns the messages that the agent was not told of, and notes that it is told of them. A
-    /// message of more than so many bytes is not readable, nor one whose id is no word for a
-    /// command, nor one behind them of the same sender.
-    pub(super) fn announce(&mut self, bytes_max: usize) -> Vec<Announced> {
+    /// message that is too long is not readable, nor one whose id is no word for a command, nor one
+    /// behind them of the same sender.
+    pub(super) fn announce(&mut self) -> Vec<Announced> {
         let (mut announced, mut staying) = (Vec::new(), Vec::new());
-        for waiting in self.urgent.iter_mut().chain(&mut self.rest) {
+        for waiting in &mut self.waiting {
             let IncomingMessage { from, id, body, .. } = &waiting.message;
             let is_typable = id.bytes().take(SHOWN_ID).all(|byte| byte.is_ascii_hexdigit());
-            let is_readable = is_typable && body.len() <= bytes_max && !staying.contains(from);
+            let is_readable = is_typable && body.len() <= READ_BYTES_MAX && !staying.contains(from);
             if !is_readable {
                 staying.push(from.clone());
             }
@@ -177,31 +178,20 @@ impl MessageQueue {
 
     /// Whether the reason for a message's wait was not reported yet, or may have changed.
     pub(super) fn has_unreported(&self) -> bool {
-        self.all().any(|waiting| self.is_outdated || !waiting.is_reported)
+        self.waiting.iter().any(|waiting| self.is_outdated || !waiting.is_reported)
     }
 
     /// Marks a message as unreported, because the daemon that redelivers it has forgotten the
     /// report.
     pub(super) fn forget_report(&mut self, id: &str) {
-        let mut all = self.urgent.iter_mut().chain(&mut self.rest);
-        if let Some(waiting) = all.find(|waiting| waiting.message.id == id) {
-            waiting.is_reported = false;
+        for waiting in &mut self.waiting {
+            waiting.is_reported &= waiting.message.id != id;
         }
-    }
-
-    /// Lets the next reason replace the reported one at once, since a text was typed.
-    pub(super) fn outdate_report(&mut self) {
-        self.is_outdated = true;
     }
 
     /// Whether a reason was reported for the message that is typed next.
     pub(super) fn next_is_reported(&self) -> bool {
-        self.reported.is_some() && self.all().next().is_some_and(|waiting| waiting.is_reported)
-    }
-
-    /// Whether `why` is the reason that was reported.
-    pub(super) fn is_reported_as(&self, why: Obstacle) -> bool {
-        self.reported == Some(why)
+        self.reported.is_some() && self.waiting.front().is_some_and(|next| next.is_reported)
     }
 
     /// Forgets the reported reason. Returns the ids of the messages for which it was reported.
@@ -209,7 +199,7 @@ impl MessageQueue {
         if self.reported.take().is_none() {
             return Vec::new();
         }
-        let reported = self.all().filter(|waiting| waiting.is_reported);
+        let reported = self.waiting.iter().filter(|waiting| waiting.is_reported);
         reported.map(|waiting| waiting.message.id.clone()).collect()
     }
 
@@ -221,15 +211,10 @@ impl MessageQueue {
         let replaces = std::mem::take(&mut self.is_outdated) || lasts;
         let why = self.reported.filter(|_| !replaces).unwrap_or(why);
         let is_new = self.reported.replace(why) != Some(why);
-        let all = self.urgent.iter_mut().chain(&mut self.rest);
-        let unreported = all.filter_map(|waiting| {
+        let unreported = self.waiting.iter_mut().filter_map(|waiting| {
             let was_reported = std::mem::replace(&mut waiting.is_reported, true);
             (is_new || !was_reported).then(|| waiting.message.id.clone())
         });
         (why, unreported.collect())
-    }
-
-    fn all(&self) -> impl Iterator<Item = &QueuedMessage> {
-        self.urgent.iter().chain(&self.rest)
     }
 }

@@ -9,10 +9,11 @@ const LOOKS_IDLE_MS: u64 = 2000;
 /// The agent's work as far as hooks have reported it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReportedWork {
-    is_heard: bool,
+    /// Whether a hook has reported anything.
+    pub(super) is_heard: bool,
     /// Whether a hook has reported the beginning or the end of a turn.
     reports_turns: bool,
-    is_at_work: bool,
+    pub(super) is_at_work: bool,
     /// The time since which the screen has shown an idle agent, although it counts as at work.
     idle_since: Option<Moment>,
     /// The time of the last comparison with the screen.
@@ -20,15 +21,6 @@ pub(super) struct ReportedWork {
 }
 
 impl ReportedWork {
-    /// Whether a hook has reported anything.
-    pub(super) fn is_heard(self) -> bool {
-        self.is_heard
-    }
-
-    pub(super) fn is_at_work(self) -> bool {
-        self.is_at_work
-    }
-
     /// Whether no turn goes on, in a CLI whose hooks report turns.
     pub(super) fn is_over(self) -> bool {
         self.reports_turns && !self.is_at_work
@@ -42,16 +34,14 @@ impl ReportedWork {
             | Point::ToolStarts
             | Point::ToolEnded
             | Point::PermissionAsked
-            | Point::PersonAsked => self.begin(),
+            | Point::PersonAsked => {
+                *self = Self { is_at_work: true, reports_turns: true, idle_since: None, ..*self };
+            }
             Point::TurnEnded => (self.reports_turns, self.is_at_work) = (true, false),
             Point::SessionEnded => self.is_at_work = false,
             // A conversation is also compacted in the middle of a turn.
             Point::SessionBegan | Point::SessionCompacts | Point::Waits => {}
         }
-    }
-
-    fn begin(&mut self) {
-        *self = Self { is_at_work: true, reports_turns: true, idle_since: None, ..*self };
     }
 
     /// Returns the time at which the next comparison with the screen is due. `rests_at` is the time

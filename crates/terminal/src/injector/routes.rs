@@ -11,13 +11,13 @@ use super::{
     queue::Announced,
 };
 use crate::{
-    agents,
+    agents, bounded,
     frame::{self, MessageFrame, Origin, plain},
     hooks::{frames_in, is_session},
     input::IncomingMessage,
     obstacle::Obstacle,
     output::{Caller, Output, Progress, Taken, Unreadable},
-    recipe::{Expansions, Shown},
+    recipe::Expansions,
 };
 use protocol::{
     Moment,
@@ -28,11 +28,6 @@ use std::collections::VecDeque;
 /// The time for which a person's keyboard or draft must have kept a message from being typed before
 /// a hook begins a turn with it.
 const BARRED_MS: u64 = 1000;
-
-/// The most messages that one command of the agent's reads, and their most bytes. CLIs shorten a
-/// tool's long result.
-const READ_MESSAGES_MAX: usize = 16;
-const READ_BYTES_MAX: usize = 8 << 10;
 
 /// The most messages of which the agent is told at once.
 const ANNOUNCED_MAX: usize = 5;
@@ -64,13 +59,7 @@ struct Announcement {
 
 impl Injector {
     /// Handles the report of a hook, and answers it.
-    pub(crate) fn hooked(
-        &mut self,
-        now: Moment,
-        caller: Caller,
-        report: &hook::Report,
-        out: &mut Vec<Output>,
-    ) {
+    pub(crate) fn hooked(&mut self, now: Moment, caller: Caller, report: &hook::Report) {
         self.retry_at = None;
         self.observer.work.note(report.point);
         // Any command of the agent's can report, not only a hook.
@@ -82,22 +71,22 @@ impl Injector {
             Point::Waits => {
                 // A hook that began to wait before is of no use any more.
                 let before = self.hooks.waiter.replace(caller);
-                return out.extend(before.map(|before| Output::Hooked(before, None)));
+                return self.out.extend(before.map(|before| Output::Hooked(before, None)));
             }
             Point::PromptSubmitted => {
                 // A prompt with a frame is the relay's own.
                 if report.frames.is_empty() {
-                    self.end_loops(out);
+                    self.end_loops();
                 }
-                self.note_shown(now, |hex| report.frames.iter().any(|shown| shown.hex == hex), out);
+                self.note_shown(now, |hex| report.frames.iter().any(|shown| shown.hex == hex));
                 self.notices.begin_turn();
                 self.observer.adoption.note_turn();
                 text = self.lost_brief(caller, report);
             }
             Point::ToolEnded => {
-                self.note_read(&report.frames, out);
+                self.note_read(&report.frames);
                 if !report.is_relays {
-                    self.end_loops(out);
+                    self.end_loops();
                 }
                 text = self.announcement(caller);
             }
@@ -106,7 +95,7 @@ impl Injector {
             Point::SessionCompacts => self.note_lost_brief(),
             _ => {}
         }
-        out.push(Output::Hooked(caller, text));
+        self.out.push(Output::Hooked(caller, text));
     }
 
     /// Notes that a hook was gone when it was answered.
@@ -148,7 +137,7 @@ impl Injector {
         if self.observer.is_held {
             return None;
         }
-        let announced = self.queue.announce(READ_BYTES_MAX);
+        let announced = self.queue.announce();
         let notices = self.notices.take_own();
         let mut text: String = announced.iter().take(ANNOUNCED_MAX).map(sentence).collect();
         match announced.len().saturating_sub(ANNOUNCED_MAX) {
@@ -161,46 +150,30 @@ impl Injector {
         if text.is_empty() {
             return None;
         }
-        if self.hooks.announced.len() == ANNOUNCEMENTS_MAX {
-            self.hooks.announced.pop_front();
-        }
         let ids = announced.into_iter().map(|told| told.id).collect();
-        self.hooks.announced.push_back(Announcement { caller, ids, notices });
+        let announcement = Announcement { caller, ids, notices };
+        bounded::push(&mut self.hooks.announced, ANNOUNCEMENTS_MAX, announcement);
         Some(text.trim_end().to_owned())
     }
 
     /// Hands messages to a command of the agent's: the one whose id begins with `prefix`, with the
     /// older ones of its sender, or as many as one command shows.
-    pub(crate) fn take(
-        &mut self,
-        now: Moment,
-        caller: Caller,
-        prefix: Option<&str>,
-        reads_screen: bool,
-        out: &mut Vec<Output>,
-    ) -> Vec<TypedFrame> {
+    pub(crate) fn take(&mut self, now: Moment, prefix: Option<&str>, reads_screen: bool) -> Taken {
         if let Some(taken) = self.unreadable(prefix) {
-            out.push(Output::Taken(caller, taken));
-            return Vec::new();
+            return taken;
         }
-        let messages = self.queue.take(prefix, READ_MESSAGES_MAX, READ_BYTES_MAX);
+        let messages = self.queue.take(prefix);
         if messages.is_empty() {
-            out.push(Output::Taken(caller, Taken::Unreadable(Unreadable::Long)));
-            return Vec::new();
+            return Taken::Unreadable(Unreadable::Long);
         }
-        let (mut texts, mut frames) = (Vec::new(), Vec::new());
-        for message in messages {
-            let (frame, text) = self.hand_over(now, message, Route::Read, reads_screen, out);
-            frames.push(frame);
-            texts.push(text);
-        }
+        let hand_over = |message| self.hand_over(now, message, Route::Read, reads_screen);
+        let mut texts: Vec<_> = messages.into_iter().map(hand_over).collect();
         if let Some(prefix) = prefix.filter(|prefix| self.queue.find_only(prefix).is_some()) {
             texts.push(format!(
                 "These messages came before {prefix}. Run `agent-relay read {prefix}` once more."
             ));
         }
-        out.push(Output::Taken(caller, Taken::Text(texts.join("\n"))));
-        frames
+        Taken::Text(texts.join("\n"))
     }
 
     /// Returns why the message whose id begins with `prefix`, or any message, cannot be read now.
@@ -214,10 +187,10 @@ impl Injector {
             () if !waits => Taken::Nothing,
             () if self.observer.is_held => Taken::Unreadable(Unreadable::Held),
             // `read` shows it without taking it.
-            () if !self.observer.work.is_heard() && prefix.is_some() => Taken::Nothing,
-            () if !self.observer.work.is_heard() => Taken::Unreadable(Unreadable::NoHooks),
+            () if !self.observer.work.is_heard && prefix.is_some() => Taken::Nothing,
+            () if !self.observer.work.is_heard => Taken::Unreadable(Unreadable::NoHooks),
             // The end of a turn decides about a message of which no record comes.
-            () if !self.observer.work.is_at_work() => Taken::Unreadable(Unreadable::Idle),
+            () if !self.observer.work.is_at_work => Taken::Unreadable(Unreadable::Idle),
             () => return None,
         })
     }
@@ -225,40 +198,28 @@ impl Injector {
     /// Begins a turn with the next message, if a person's keyboard or draft has kept it from being
     /// typed for a while, and a hook waits or the CLI has a queue of prompts. What a CLI ignores
     /// once is left to typing.
-    pub(crate) fn wake_when_barred(
-        &mut self,
-        now: Moment,
-        view: &View<'_>,
-        shown: &Shown,
-        out: &mut Vec<Output>,
-    ) -> Option<TypedFrame> {
+    pub(crate) fn wake_when_barred(&mut self, now: Moment, view: &View<'_>) {
         if self.wake_at().is_none_or(|at| now < at) {
-            return None;
+            return;
         }
         // While a menu is open, a turn would begin in a conversation that may be left. While a turn
         // of the person's may begin, the CLI would give the message the authority of its system.
-        let seen = self.observe(now, view, shown, false);
+        let seen = self.observe(now, view, false);
         let is_free = matches!(decide::form(&seen), Ok(_) | Err(Obstacle::HalfTyped));
         if seen.is_adopting || !is_free || !seen.shown.shows_line(seen.has_draft) {
             self.hooks.wake_not_before = Some(now.plus(BARRED_MS));
-            return None;
+            return;
         }
-        let (message, waiter) = (self.queue.pop()?, self.hooks.waiter.take());
-        let (route, id) = (waiter.map_or(Route::Queued, Route::Woken), message.id.clone());
-        let (frame, text) = self.hand_over(now, message, route, view.reads_screen, out);
-        let queued = || {
-            self.prompt_queue().map(|(arguments, session)| Output::Wake {
-                arguments,
-                session: session.to_owned(),
-                text: text.clone(),
-                id,
-            })
-        };
-        out.extend(match waiter {
-            Some(caller) => Some(Output::Hooked(caller, Some(text))),
-            None => queued(),
-        });
-        Some(frame)
+        let Some(message) = self.queue.pop() else { return };
+        let (waiter, id) = (self.hooks.waiter.take(), message.id.clone());
+        let route = waiter.map_or(Route::Queued, Route::Woken);
+        let text = self.hand_over(now, message, route, view.reads_screen);
+        if let Some(caller) = waiter {
+            self.out.push(Output::Hooked(caller, Some(text)));
+        } else if let Some((arguments, session)) = self.prompt_queue() {
+            let session = session.to_owned();
+            self.out.push(Output::Wake { arguments, session, text, id });
+        }
     }
 
     /// Returns the arguments of a process that serves the queue of prompts of the agent's CLI, and
@@ -278,21 +239,20 @@ impl Injector {
             && !self.queue.is_empty()
             && !self.queue.next_was_ignored()
             && self.hooks.leases.is_empty()
-            && !self.observer.work.is_at_work();
+            && !self.observer.work.is_at_work;
         let barred_at = block.since.plus(BARRED_MS);
         let at = self.hooks.wake_not_before.map_or(barred_at, |at| at.max(barred_at));
         (is_barred && may_wake).then_some(at)
     }
 
-    /// Leases a message to a route. Returns its text.
+    /// Leases a message to a route. Returns its text in its frame.
     fn hand_over(
         &mut self,
         now: Moment,
         message: IncomingMessage,
         route: Route,
         reads_screen: bool,
-        out: &mut Vec<Output>,
-    ) -> (TypedFrame, String) {
+    ) -> String {
         let auth = self.history.auth_to_show(&message);
         let body = message.body.clone();
         let hex = frame::draw(&mut self.rng, &body);
@@ -306,7 +266,7 @@ impl Injector {
             escapes_marks: reads_screen,
         };
         let text = text.text();
-        out.push(Output::Report(id.clone(), Progress::Unhindered));
+        self.out.push(Output::Report(id.clone(), Progress::Unhindered));
         match route {
             Route::Read => {
                 let whole = frames_in(&text).into_iter().find(|frame| frame.hex == hex);
@@ -317,46 +277,42 @@ impl Injector {
             }
         }
         self.hooks.leases.add(now, message, route);
-        (TypedFrame { hex, body }, text)
+        self.typed.push(TypedFrame { hex, body });
+        text
     }
 
     /// Notes a record of a prompt, whose frames `is_shown` tells by their digits.
-    pub(super) fn note_shown(
-        &mut self,
-        now: Moment,
-        is_shown: impl Fn(&str) -> bool,
-        out: &mut Vec<Output>,
-    ) {
+    pub(super) fn note_shown(&mut self, now: Moment, is_shown: impl Fn(&str) -> bool) {
         if self.delivering.has_text() && self.text.as_ref().is_some_and(|text| is_shown(&text.hex))
         {
-            self.complete(now, out);
+            self.complete(now);
         }
         self.observer.adoption.confirm(now, &is_shown);
         for id in self.history.confirm(is_shown) {
-            self.note_arrived(id, out);
+            self.note_arrived(id);
         }
     }
 
     /// Notes the frames of a tool's result.
-    fn note_read(&mut self, frames: &[hook::Frame], out: &mut Vec<Output>) {
+    fn note_read(&mut self, frames: &[hook::Frame]) {
         for id in self.hooks.leases.take_read(frames) {
-            self.note_arrived(id, out);
+            self.note_arrived(id);
         }
     }
 
     /// Notes that a record shows a message. One that was handed over otherwise than typed is
     /// acknowledged now, also if it waits again, in doubt.
-    fn note_arrived(&mut self, id: String, out: &mut Vec<Output>) {
+    fn note_arrived(&mut self, id: String) {
         let leased = self.hooks.leases.end(&id).map(|lease| lease.message);
         if leased.or_else(|| self.queue.remove(&id)).is_some() {
-            self.acknowledge(id.clone(), out);
+            self.acknowledge(id.clone());
         }
-        out.push(Output::Report(id, Progress::Confirmed));
+        self.out.push(Output::Report(id, Progress::Confirmed));
     }
 
     /// Queues again the messages of which no record has come.
     pub(super) fn end_doubtful_leases(&mut self, now: Moment) {
-        let doubtful = self.hooks.leases.take_doubtful(now, self.observer.work.is_at_work());
+        let doubtful = self.hooks.leases.take_doubtful(now, self.observer.work.is_at_work);
         for lease in doubtful.into_iter().rev() {
             let was_ignored = lease.is_ignored();
             let mut message = lease.message;
@@ -377,12 +333,9 @@ fn sentence(message: &Announced) -> String {
     let Announced { from, id, bytes, is_readable } = message;
     let (from, id) = (plain(from), plain(id));
     let id: String = id.chars().take(8).collect();
-    match is_readable {
-        true => format!(
-            "{from} wrote to you (id {id}, {bytes} bytes): `agent-relay read {id}` shows it. "
-        ),
-        false => format!(
-            "{from} wrote to you (id {id}, {bytes} bytes): you get it when your turn is over. "
-        ),
-    }
+    let how = match is_readable {
+        true => format!("`agent-relay read {id}` shows it"),
+        false => "you get it when your turn is over".to_owned(),
+    };
+    format!("{from} wrote to you (id {id}, {bytes} bytes): {how}. ")
 }

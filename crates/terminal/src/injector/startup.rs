@@ -23,30 +23,19 @@ impl Startup {
 
     /// Returns the time at which the empty input line will have been there for long enough.
     pub(super) fn deadline(self, start_ms: u64) -> Option<Moment> {
-        match self {
-            Self::ReadySince(since) => Some(since.plus(start_ms)),
-            Self::NotReady | Self::Complete => None,
-        }
+        let Self::ReadySince(since) = self else { return None };
+        Some(since.plus(start_ms))
     }
 
-    /// Notes whether the screen shows an empty input line. `printed_at` is the time of the screen's
-    /// last change.
-    pub(super) fn observe(
-        &mut self,
-        now: Moment,
-        is_ready: bool,
-        printed_at: Option<Moment>,
-        start_ms: u64,
-    ) {
-        let since = match *self {
-            Self::Complete => return,
-            Self::ReadySince(since) => since,
-            Self::NotReady => printed_at.unwrap_or(now),
-        };
-        *self = match is_ready {
-            false => Self::NotReady,
-            true if now.since(since) >= start_ms => Self::Complete,
-            true => Self::ReadySince(since),
+    /// Notes since when the screen has been as it is, if it shows an empty input line.
+    pub(super) fn observe(&mut self, now: Moment, ready_since: Option<Moment>, start_ms: u64) {
+        *self = match (*self, ready_since) {
+            (Self::Complete, _) => Self::Complete,
+            (_, None) => Self::NotReady,
+            (Self::ReadySince(since), _) | (Self::NotReady, Some(since)) => {
+                let is_complete = now.since(since) >= start_ms;
+                if is_complete { Self::Complete } else { Self::ReadySince(since) }
+            }
         };
     }
 }

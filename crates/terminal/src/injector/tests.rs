@@ -1,7 +1,20 @@
 //! Tests of injections by scripts: when a text is typed, submitted, and returned.
 
+use super::{Injector, Reader, startup::Startup};
 use crate::tests::script::{check, outputs};
 use expect_test::expect;
+
+impl Injector {
+    /// Sets the program that reads the terminal at the start.
+    pub(crate) fn assume_reader(&mut self, reader: Reader) {
+        self.observer.reader = reader;
+    }
+
+    /// Skips the wait for the program's start.
+    pub(crate) fn assume_started(&mut self) {
+        self.observer.startup = Startup::Complete;
+    }
+}
 
 /// The screen showed no empty input line before the key was pressed.
 #[test]

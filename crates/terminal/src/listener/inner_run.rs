@@ -7,8 +7,8 @@
 
 use protocol::Moment;
 
-#[derive(Debug)]
-pub(super) struct InnerRun {
+#[derive(Debug, Default)]
+pub(crate) struct InnerRun {
     /// The time for which marks may contradict the foreground.
     contradiction_ms: u64,
     has_output: bool,
@@ -20,41 +20,35 @@ pub(super) struct InnerRun {
 }
 
 impl InnerRun {
-    pub(super) fn new(contradiction_ms: u64) -> Self {
-        Self {
-            contradiction_ms,
-            has_output: false,
-            is_marked: false,
-            has_foreground: false,
-            differs_since: None,
-        }
+    pub(crate) fn new(contradiction_ms: u64) -> Self {
+        Self { contradiction_ms, ..Self::default() }
     }
 
     /// Whether the output belongs to an inner `run`.
-    pub(super) fn has_output(&self) -> bool {
+    pub(crate) fn has_output(&self) -> bool {
         self.has_output
     }
 
     /// Returns the time at which the foreground decides: at once, if it is what began the output.
-    pub(super) fn deadline(&self) -> Option<Moment> {
+    pub(crate) fn deadline(&self) -> Option<Moment> {
         let is_guess = self.has_output && !self.is_marked;
         let wait = if is_guess { 0 } else { self.contradiction_ms };
         self.differs_since.map(|since| since.plus(wait))
     }
 
     /// Notes what a mark says.
-    pub(super) fn set_output(&mut self, now: Moment, has_output: bool) {
+    pub(crate) fn set_output(&mut self, now: Moment, has_output: bool) {
         (self.has_output, self.is_marked) = (has_output, true);
         self.compare(now);
     }
 
     /// Follows the foreground.
-    pub(super) fn overrule(&mut self, now: Moment) {
+    pub(crate) fn overrule(&mut self, now: Moment) {
         (self.has_output, self.is_marked) = (self.has_foreground, false);
         self.compare(now);
     }
 
-    pub(super) fn set_foreground(&mut self, now: Moment, has_foreground: bool) {
+    pub(crate) fn set_foreground(&mut self, now: Moment, has_foreground: bool) {
         self.has_foreground = has_foreground;
         self.compare(now);
     }
@@ -65,7 +59,7 @@ impl InnerRun {
     }
 
     /// Whether the output has another owner by now, according to the foreground.
-    pub(super) fn is_overruled(&self, now: Moment) -> bool {
+    pub(crate) fn is_overruled(&self, now: Moment) -> bool {
         self.deadline().is_some_and(|deadline| deadline <= now)
     }
 }

@@ -1,7 +1,9 @@
 //! The agent's recent messages, and notices about messages that were not delivered.
 
 use crate::{
+    bounded,
     failure::{DeliveryFailure, RECIPIENT_CHARS, advice, to_line},
+    frame::plain,
     input::UnreadMessage,
     outgoing::OutgoingMessage,
     output::SendHandle,
@@ -31,7 +33,7 @@ pub(crate) struct FailureNotice {
 
 /// A bounded memory of the agent's messages.
 #[derive(Debug, Default)]
-pub(super) struct SentMessages {
+pub(crate) struct SentMessages {
     /// Messages with consecutive handles, oldest first.
     recent: VecDeque<Sent>,
     /// The recent failures, each with the number of the connection on which it was last reported.
@@ -49,28 +51,26 @@ struct Sent {
 }
 
 impl SentMessages {
-    pub(super) fn add(&mut self, now: Moment, handle: SendHandle, message: &OutgoingMessage) {
+    pub(crate) fn add(&mut self, now: Moment, handle: SendHandle, message: &OutgoingMessage) {
         let OutgoingMessage { to, topic, body, .. } = message;
-        if self.recent.len() == MESSAGES_MAX {
-            self.recent.pop_front();
-        }
         let to = match topic {
             Some(topic) if to == EVERYONE => to_line(&format!("#{topic}"), RECIPIENT_CHARS),
             _ if to == EVERYONE => "everyone".to_owned(),
             _ => to_line(to, RECIPIENT_CHARS),
         };
         let beginning = to_line(body, BEGINNING_CHARS);
-        self.recent.push_back(Sent { handle, to, beginning, at: now });
+        bounded::push(&mut self.recent, MESSAGES_MAX, Sent { handle, to, beginning, at: now });
     }
 
     /// Notes a new connection to the daemon.
-    pub(super) fn connected(&mut self) {
+    pub(crate) fn connected(&mut self) {
         self.connection += 1;
     }
 
-    /// Returns the recipient of a message, as a notice names it.
-    pub(super) fn recipient(&self, handle: SendHandle) -> Option<&str> {
-        self.find(handle).map(|sent| sent.to.as_str())
+    /// Returns a sentence for the agent about a message that waits for its recipient.
+    pub(crate) fn away(&self, handle: SendHandle) -> Option<String> {
+        let to = plain(&self.find(handle)?.to);
+        Some(format!("{to} is away; your message waits until {to} is back."))
     }
 
     /// Returns the notice about a failure, or `None` if an earlier connection reported the failure
@@ -78,21 +78,18 @@ impl SentMessages {
     ///
     /// A daemon may report a failure again after a reconnect. Two equal reports on one connection
     /// are two failures.
-    pub(super) fn fail(&mut self, now: Moment, failure: &DeliveryFailure) -> Option<FailureNotice> {
+    pub(crate) fn fail(&mut self, now: Moment, failure: &DeliveryFailure) -> Option<FailureNotice> {
         let failure = failure.flattened();
         let known = self.failures.iter().position(|(_, known)| *known == failure);
         let known = known.and_then(|index| self.failures.remove(index));
         let is_repeated = known.is_some_and(|(connection, _)| connection != self.connection);
         let notice = (!is_repeated).then(|| self.notice(now, &failure));
-        if self.failures.len() == FAILURES_MAX {
-            self.failures.pop_front();
-        }
-        self.failures.push_back((self.connection, failure));
+        bounded::push(&mut self.failures, FAILURES_MAX, (self.connection, failure));
         notice
     }
 
     /// Returns the notice that a message waits at its recipient.
-    pub(super) fn unread(&self, unread: &UnreadMessage) -> String {
+    pub(crate) fn unread(&self, unread: &UnreadMessage) -> String {
         let to = to_line(&unread.to, RECIPIENT_CHARS);
         let subject = match unread.handle.and_then(|handle| self.find(handle)) {
             Some(Sent { beginning, .. }) => format!("Your message to {to} (\"{beginning}\")"),
@@ -290,9 +287,9 @@ mod tests {
         );
         let unknown = DeliveryFailure { handle: None, to: None, ..failure(NackCode::GaveUp, "x") };
         assert!(sent.fail(Moment(0), &unknown).unwrap().line.contains("sent to somebody earlier"));
-        assert_eq!(sent.recipient(SendHandle(8)), Some("#build.)"));
-        assert_eq!(sent.recipient(SendHandle(7)), None);
-        assert_eq!(sent.recipient(SendHandle(u64::MAX)), None);
+        assert_eq!(sent.find(SendHandle(8)).map(|sent| &*sent.to), Some("#build.)"));
+        assert!(sent.find(SendHandle(7)).is_none());
+        assert!(sent.find(SendHandle(u64::MAX)).is_none());
     }
 
     #[test]

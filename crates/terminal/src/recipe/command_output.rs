@@ -1,35 +1,26 @@
 //! Recognition of command output on the screen, so that it is not read as the agent's words.
 
-use super::{shown::after_prompt, spot::shows};
+use super::{Recipe, shown::after_prompt, spot::shows};
 
 /// The longest word that may stand in front of a prompt's mark, in bytes.
 const PROMPT_WORDS_MAX: usize = 24;
 
-/// The texts by which the beginning and the end of such output are recognised.
+/// A recipe, whose texts tell the beginning and the end of such output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CommandOutput {
-    /// Beginnings of the questions whose answer runs a command.
-    pub(super) after_question: Vec<String>,
-    /// Beginnings of the person's entries that run one.
-    pub(super) after_entry: Vec<String>,
-    /// Words of every question.
-    pub(super) dialog: Vec<String>,
-    /// The prompts of the input line.
-    pub(super) composer: Vec<String>,
-}
+pub(crate) struct CommandOutput(pub(super) Recipe);
 
 impl CommandOutput {
     /// Returns whether output of a command follows this row. `None` if the row is no question and
     /// no input line, so that it changes nothing.
     pub(crate) fn follows(&self, row: &str) -> Option<bool> {
-        let Self { after_question, after_entry, dialog, composer } = self;
-        if after_question.is_empty() && after_entry.is_empty() {
+        let Recipe { output_after_question, output_after_entry, dialog, composer, .. } = &self.0;
+        if output_after_question.is_empty() && output_after_entry.is_empty() {
             return None;
         }
         let begins = |text: &str, words: &[String]| words.iter().any(|word| text.starts_with(word));
         match shows([row], dialog) {
-            true => Some(begins(row, after_question)),
-            false => entry(composer, row).map(|entry| begins(entry, after_entry)),
+            true => Some(begins(row, output_after_question)),
+            false => entry(composer, row).map(|entry| begins(entry, output_after_entry)),
         }
     }
 }

@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use unicode_width::UnicodeWidthChar;
 
 /// The parts of a text that a program would expand.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "Vec<Expansion>")]
 pub struct Expansions {
     pub(super) words: Vec<Expansion>,
     /// The endings of file names that the program attaches as pictures.
@@ -56,6 +57,12 @@ impl<'de> Deserialize<'de> for Expansion {
                 "{text:?} needs one backslash, in or beside the text that is expanded: write '\\@'"
             ))
         })
+    }
+}
+
+impl From<Vec<Expansion>> for Expansions {
+    fn from(words: Vec<Expansion>) -> Self {
+        Self { words, pictures: Vec::new() }
     }
 }
 
@@ -117,14 +124,8 @@ fn pieces_before_paths(line: &str) -> impl Iterator<Item = &str> {
 }
 
 fn begins_path(text: &str) -> bool {
-    let mut bytes = text.bytes();
-    match bytes.next() {
-        Some(b'/') => true,
-        Some(first) => {
-            first.is_ascii_alphabetic() && bytes.next() == Some(b':') && bytes.next() == Some(b'\\')
-        }
-        None => false,
-    }
+    let drive = text.strip_prefix(|first: char| first.is_ascii_alphabetic());
+    text.starts_with('/') || drive.is_some_and(|rest| rest.starts_with(":\\"))
 }
 
 /// Returns a text without its escaping backslashes.

@@ -106,7 +106,7 @@ impl Recipe {
     /// Whether the recipe knows the look of the program's composer.
     #[must_use]
     pub fn shows_composer(&self) -> bool {
-        !self.patterns.composer.is_empty()
+        !self.composer.is_empty()
     }
 
     fn form(
@@ -137,21 +137,21 @@ impl Recipe {
         if spot.alternate && !spot.bracketed_paste {
             return Err(Obstacle::OtherScreen);
         }
-        if after_prompt(&self.patterns.shell_mode, &spot.before).is_some() {
+        if after_prompt(&self.shell_mode, &spot.before).is_some() {
             return Err(Obstacle::ShellMode);
         }
         let Some(composer) = composer else { return Err(Obstacle::NoPrompt) };
         // The cursor may be in the first row of a draft of several rows.
         let below = spot.rows.get(spot.row + 1).map_or("", |row| row.trim_end());
-        let is_footer = shows([below], &self.patterns.busy_footer);
+        let is_footer = shows([below], &self.busy_footer);
         let continues = self.is_indented(below) && !below.trim().starts_with(is_line) && !is_footer;
         // Each row of such a composer begins with the prompt.
         let above = spot.row.checked_sub(1).and_then(|row| spot.rows.get(row));
-        let frames = self.patterns.composer.iter().filter(|prompt| prompt.starts_with('^'));
+        let frames = self.composer.iter().filter(|prompt| prompt.starts_with('^'));
         let mut above = frames.filter_map(|prompt| strip_prompt(prompt, above?));
         let continues = continues || above.any(|text| !text.trim().is_empty());
         let is_empty = composer.row == spot.row && composer.text.is_empty() && !continues;
-        let ends_empty = spot.after.is_empty() || self.patterns.ghosts.contains(&spot.after);
+        let ends_empty = spot.after.is_empty() || self.ghosts.contains(&spot.after);
         if is_empty && ends_empty { Ok(Form::Plain) } else { Err(Obstacle::HalfTyped) }
     }
 
@@ -162,15 +162,14 @@ impl Recipe {
         if !self.is_in_frame(spot) {
             return None;
         }
-        let Patterns { composer: prompts, dialog: words, .. } = &self.patterns;
+        let Self { composer: prompts, dialog: words, .. } = self;
         let below = |row: usize| spot.rows.get(row + 1..).unwrap_or_default();
         let dialog_words_below = |row| shows(below(row).iter().map(String::as_str), words);
         if let Some(text) = after_prompt(prompts, &spot.before) {
             let is_blank = !text.is_empty() && text.trim().is_empty();
             let is_entry = [text, &spot.after].into_iter().any(dialog::is_entry);
             // In such a frame, an entry of a question may be any text.
-            let may_be_entry =
-                is_entry || (!text.is_empty() && self.patterns.composer_end.is_some());
+            let may_be_entry = is_entry || (!text.is_empty() && self.composer_end.is_some());
             let near = spot.rows[spot.near()..].iter().map(String::as_str);
             let is_dialog =
                 (is_blank && shows(near, words)) || (may_be_entry && dialog_words_below(spot.row));
@@ -191,11 +190,11 @@ impl Recipe {
     /// Whether all rows from the cursor to the end of the composer's frame belong to the frame, if
     /// the screen has such an end.
     fn is_in_frame(&self, spot: &Spot) -> bool {
-        let Some(end) = &self.patterns.composer_end else { return true };
+        let Some(end) = &self.composer_end else { return true };
         let is_end = |row: &str| row.trim_start().starts_with(&**end);
         let below = spot.rows.get(spot.row + 1..).unwrap_or_default();
         let Some(last) = below.iter().position(|row| is_end(row)) else { return true };
-        let prompts = self.patterns.composer.iter();
+        let prompts = self.composer.iter();
         let sides: Vec<_> =
             prompts.map(|prompt| prompt.trim_start_matches('^').trim_end()).collect();
         let is_side = |row: &str| sides.iter().any(|side| row.trim_start().starts_with(side));
@@ -204,7 +203,7 @@ impl Recipe {
 
     /// Whether a row begins as far from the margin as the text behind the composer's prompt.
     fn is_indented(&self, row: &str) -> bool {
-        let prompts = self.patterns.composer.iter().map(|prompt| prompt.trim_start_matches('^'));
+        let prompts = self.composer.iter().map(|prompt| prompt.trim_start_matches('^'));
         let widths = prompts.map(|prompt| prompt.chars().count());
         let width = widths.min().unwrap_or_default();
         width > 0 && row.chars().take_while(|c| *c == ' ').count() >= width
@@ -217,12 +216,12 @@ impl Recipe {
         let Some((row, last)) = spot.bracketed_row() else { return false };
         let below = foreign.get(row + 1..).unwrap_or_default();
         if dialog::menu_row(foreign).is_some_and(|menu| menu > row)
-            || shows(below.iter().copied(), &self.patterns.dialog)
+            || shows(below.iter().copied(), &self.dialog)
         {
             return false;
         }
         let text = |row: &str| -> String {
-            let text = after_prompt(&self.patterns.composer, row).unwrap_or(row);
+            let text = after_prompt(&self.composer, row).unwrap_or(row);
             text.trim_matches(|c: char| c.is_whitespace() || is_line(c)).to_owned()
         };
         // A narrow composer breaks the mark at its end.
@@ -235,14 +234,14 @@ impl Recipe {
         });
         let last = text(last);
         let is_word = last.find(']') == Some(last.len() - 1);
-        is_end || (is_word && self.patterns.pasted.iter().any(|word| last.starts_with(&**word)))
+        is_end || (is_word && self.pasted.iter().any(|word| last.starts_with(&**word)))
     }
 
     /// Whether the program asks something. Where the composer is shown, a menu above it belongs to
     /// the conversation, and one in it to the draft, unless words of a dialog stand below it.
     /// `foreign` are the rows that show no frame of ours.
     fn asks(&self, foreign: &[&str], spot: &Spot, composer: Option<&Composer<'_>>) -> bool {
-        let dialog = &self.patterns.dialog;
+        let dialog = &self.dialog;
         let Some(menu) = dialog::menu_row(foreign) else {
             let first = if self.shows_composer() { spot.near_text() } else { spot.near() };
             let near = foreign[first..].iter().copied();
@@ -262,7 +261,7 @@ impl Recipe {
         spot: &Spot,
         composer: Option<&Composer<'_>>,
     ) -> Option<&'a str> {
-        let Patterns { busy, busy_status, busy_footer, .. } = &self.patterns;
+        let Self { busy, busy_status, busy_footer, .. } = self;
         let find = |rows: &[&'a str], words: &[String]| {
             rows.iter().copied().find(|row| shows([*row], words))
         };
@@ -276,23 +275,6 @@ impl Recipe {
         let footer = foreign.get(spot.row + 1..).unwrap_or_default();
         find(status, busy_status).or_else(|| find(footer, busy_footer))
     }
-}
-
-/// The texts by which a program's states are recognised on its screen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Patterns {
-    pub(super) composer: Vec<String>,
-    pub(super) composer_end: Option<String>,
-    pub(super) shell_mode: Vec<String>,
-    pub(super) ghosts: Vec<String>,
-    pub(super) pasted: Vec<String>,
-    /// Words near the cursor of a program whose composer is not known.
-    pub(super) busy: Vec<String>,
-    pub(super) busy_status: Vec<String>,
-    pub(super) busy_footer: Vec<String>,
-    pub(super) dialog: Vec<String>,
-    pub(super) output_after_question: Vec<String>,
-    pub(super) output_after_entry: Vec<String>,
 }
 
 /// Returns the form at a shell's prompt. The line editor must be reading, and no command may be

@@ -150,12 +150,8 @@ impl Spot {
     pub(super) fn ends_like_a_shell(&self) -> bool {
         let windows = self.before.trim_end().ends_with('>')
             && (self.before.starts_with("PS ") || self.before[..].get(1..3) == Some(":\\"));
-        windows || ends_like_a_prompt(&self.before)
+        windows || ["$ ", "# ", "% ", "❯ ", "➜ "].iter().any(|end| self.before.ends_with(end))
     }
-}
-
-fn ends_like_a_prompt(before: &str) -> bool {
-    ["$ ", "# ", "% ", "❯ ", "➜ "].iter().any(|end| before.ends_with(end))
 }
 
 /// Returns the text after the cursor, without a suggestion. A suggestion is faint, except for its

@@ -172,7 +172,7 @@ const TWO_CONVERSATIONS: &str = r#"0 prints \e[?2004h>\s
 /// Returns the settings of a terminal side for a command in a person's terminal.
 pub(crate) fn settings(command: &str) -> Settings {
     let command: Vec<_> = command.split(' ').map(str::to_owned).collect();
-    let book = Book::default();
+    let book = recipe::Book::default();
     Settings {
         recipe: book.choose(&command, "linux", None),
         book,

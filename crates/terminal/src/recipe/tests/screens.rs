@@ -4,7 +4,7 @@
 //! The first line of a snapshot states the cursor and the screen's modes. Rows follow. The line
 //! below a row may state the columns that are dim or inverse.
 
-use super::{Book, Shown, Spot, Typed};
+use super::super::{Book, Shown, Spot, Typed};
 use crate::{
     keyboard::Reader,
     obstacle::Obstacle,
