@@ -40,11 +40,16 @@ pub(super) trait Stored: Sized {
     /// The values of these columns.
     fn values(&self) -> impl Params;
 
-    /// The statement that writes such a row.
+    /// The statement that writes such a row, in place of the one with its key.
+    fn replace() -> String {
+        Self::insert().replacen("INSERT", "INSERT OR REPLACE", 1)
+    }
+
+    /// The statement that writes a new row.
     fn insert() -> String {
         let places = vec!["?"; Self::COLUMNS.split(',').count()].join(", ");
         let (table, columns) = (Self::TABLE, Self::COLUMNS);
-        format!("INSERT OR REPLACE INTO {table} ({columns}) VALUES ({places})")
+        format!("INSERT INTO {table} ({columns}) VALUES ({places})")
     }
 
     /// The statement that reads all rows of the table.
@@ -374,7 +379,7 @@ impl<'a> OfMessage<'a> {
 const ROW_BYTES: u64 = 300;
 
 /// The statement that writes an open delivery.
-pub(super) const INSERT_DELIVERY: &str = "INSERT OR REPLACE INTO delivery VALUES
+pub(super) const INSERT_DELIVERY: &str = "INSERT INTO delivery VALUES
     (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, NULL, NULL, ?12, ?13, ?14, ?15, ?16)";
 
 /// The statement that writes a delivery with all its columns.
@@ -407,10 +412,14 @@ pub(super) fn delivery_values(
     )
 }
 
-/// The statement that ends an open delivery, and that tells who is charged for it.
+/// The statement that finds who is charged for an open delivery once it is over, and how much.
+pub(super) const FIND_OPEN: &str =
+    "SELECT sender_name, bytes FROM delivery WHERE number = ? AND ending = 0";
+
+/// The statement that ends an open delivery. It returns nothing, since SQLite makes a temporary
+/// table for what a change returns.
 pub(super) const END_DELIVERY: &str = "UPDATE delivery
-    SET ending = ?2, ended_ms = ?3, code = ?4, why = ?5, ended = ?6
-    WHERE number = ?1 AND ending = 0 RETURNING sender_name, bytes";
+    SET ending = ?2, ended_ms = ?3, code = ?4, why = ?5, ended = ?6 WHERE number = ?1";
 
 /// The statement that changes how a delivery ended, with the first five values of
 /// [`END_DELIVERY`].

@@ -22,6 +22,7 @@ pub(super) struct Writer<'c> {
     message: CachedStatement<'c>,
     delivery: CachedStatement<'c>,
     dedup: CachedStatement<'c>,
+    open: CachedStatement<'c>,
     ended: CachedStatement<'c>,
     written: Written,
     charges: Charges,
@@ -60,6 +61,7 @@ impl<'c> Writer<'c> {
             message: cached(&row::insert_message())?,
             delivery: cached(row::INSERT_DELIVERY)?,
             dedup: cached(&DedupRecord::insert())?,
+            open: cached(row::FIND_OPEN)?,
             ended: cached(row::END_DELIVERY)?,
             written: Written { last, ..Written::default() },
             charges: Charges::default(),
@@ -71,10 +73,13 @@ impl<'c> Writer<'c> {
     /// about was refused.
     pub(super) fn apply(&mut self, change: &Change) -> Result<()> {
         match change {
-            Change::Accepted(accepted) => self.accepted(accepted),
+            Change::Accepted(accepted) => {
+                let is_new = accepted.message.number > self.written.last.message;
+                self.accepted(accepted, is_new)
+            }
             Change::AcceptedAgain(accepted) => {
                 self.remove(accepted.message.number, &numbers_of(accepted))?;
-                self.accepted(accepted)
+                self.accepted(accepted, false)
             }
             Change::Attempted { delivery, attempts, failures } => {
                 let sql = "UPDATE delivery SET attempts = ?2, failures = ?3 WHERE number = ?1";
@@ -150,7 +155,7 @@ impl<'c> Writer<'c> {
     pub(super) fn undo(&mut self, undo: &Undo) -> Result<()> {
         self.remove(undo.message, &undo.deliveries)?;
         match &undo.dedup {
-            Some(dedup) => self.dedup(dedup),
+            Some(dedup) => self.replace(dedup),
             None => self.run(
                 "DELETE FROM double WHERE sender = ? AND message = ?",
                 [signed(undo.sender), signed(undo.message)],
@@ -184,7 +189,8 @@ impl<'c> Writer<'c> {
         Ok(Some(message))
     }
 
-    fn accepted(&mut self, accepted: &AcceptedSend) -> Result<()> {
+    /// Writes an accepted SEND. If it is not new, it may have a dedup record.
+    fn accepted(&mut self, accepted: &AcceptedSend, is_new: bool) -> Result<()> {
         let message = &accepted.message;
         let (checksum, recipients) = (row::message_checksum(message), accepted.deliveries.len());
         if recipients > 0 {
@@ -194,7 +200,12 @@ impl<'c> Writer<'c> {
         for delivery in &accepted.deliveries {
             self.delivery(delivery, &of_message)?;
         }
-        self.dedup(&accepted.dedup)?;
+        if is_new {
+            // A statement that may replace a row is dearer.
+            self.dedup.execute(accepted.dedup.values())?;
+        } else {
+            self.replace(&accepted.dedup)?;
+        }
         *self.written.dedup.entry(accepted.dedup.sender).or_default() += 1;
         let last = &mut self.written.last;
         last.message = last.message.max(message.number);
@@ -234,29 +245,26 @@ impl<'c> Writer<'c> {
         Ok(())
     }
 
-    fn dedup(&mut self, record: &DedupRecord) -> Result<()> {
-        self.dedup.execute(record.values())?;
-        Ok(())
-    }
-
     fn ended(&mut self, delivery: u64, ending: &Ending, unix_ms: u64) -> Result<()> {
         if *ending == Ending::Erased {
             return self.erase(delivery);
         }
         let (number, kind, at, code, why) = row::ending_values(delivery, ending, unix_ms);
         let now = signed(self.clock.0.monotonic.0);
-        let mut rows = self.ended.query(params![number, kind, at, code, why, now])?;
-        let mut has_ended = false;
-        while let Some(row) = rows.next()? {
-            self.charges.charge(row)?;
-            has_ended = true;
-        }
-        drop(rows);
-        if has_ended {
+        if self.charge_for(number)? {
             self.more_open -= 1;
+            self.ended.execute(params![number, kind, at, code, why, now])?;
             return Ok(());
         }
         self.run(row::END_AGAIN, (number, kind, at, code, why))
+    }
+
+    /// Charges for a delivery, unless it is over. Returns whether it was open.
+    fn charge_for(&mut self, delivery: i64) -> Result<bool> {
+        let mut rows = self.open.query([delivery])?;
+        let open = rows.next()?;
+        open.map(|row| self.charges.charge(row)).transpose()?;
+        Ok(open.is_some())
     }
 
     /// Deletes a delivery, and its message with it if it was the message's last one.
@@ -294,7 +302,7 @@ impl<'c> Writer<'c> {
 
     /// Writes a record in place of the stored record with its key.
     fn replace<T: Stored>(&self, record: &T) -> Result<()> {
-        self.run(&T::insert(), record.values())
+        self.run(&T::replace(), record.values())
     }
 
     fn run(&self, sql: &str, values: impl rusqlite::Params) -> Result<()> {
