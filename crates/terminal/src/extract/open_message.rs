@@ -206,7 +206,7 @@ impl OpenMessage {
 fn json_bytes(text: &str) -> usize {
     text.bytes()
         .map(|byte| match byte {
-            b'"' | b'\\' | b'\n' | b'\t' => 2,
+            b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2,
             0..0x20 => 6,
             _ => 1,
         })
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn json_bytes_count_escaped_characters_as_json_has_them() {
-        for text in ["", "plain é", "\"\\", "two\nlines\t", "\u{1}\u{1f}"] {
+        for text in ["", "plain é", "\"\\", "two\r\nlines\t", "\u{1}\u{8}\u{c}\u{1f}"] {
             let json = serde_json::to_string(text).unwrap();
             assert_eq!(json_bytes(text) + "\"\"".len(), json.len(), "{text:?}");
         }
