@@ -200,7 +200,7 @@ fn open_store(
     let mut progressed = |Progress { done, all }: Progress| {
         if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
             told = Some(Instant::now());
-            tracing::warn!("{TAKING_OVER}: {done} of {all} messages");
+            tracing::warn!("{TAKING_OVER}: {done} of {all} rows");
         }
         progressed();
     };

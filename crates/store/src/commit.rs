@@ -13,7 +13,7 @@ use super::{
     job::{Job, Report, Settings},
     pending_writes::PendingWrites,
     queries::Queries,
-    row::{self, notice_bytes, send_bytes},
+    row::{IdForm, notice_bytes, send_bytes},
     save::{self, Files},
     schema::{self, Prepared},
     sweep::{HOUR_MS, Sweep},
@@ -25,7 +25,6 @@ use crossbeam_channel::{Receiver, select};
 use protocol::Moment;
 use protocol::{
     Now,
-    delivery_id::IdKey,
     payload::Durability,
     record::{Change, Clock, Image, LastNumbers},
 };
@@ -71,8 +70,8 @@ pub(super) struct Committer {
     /// Whether commits sync the log, if messages are to survive a power failure.
     syncs: bool,
     clock: Clock,
-    /// The key of the ids of deliveries, which a new file gets, too.
-    id_key: IdKey,
+    /// The form of the ids of deliveries, which a new file gets, too.
+    ids: IdForm,
     last: LastNumbers,
     sweep: Sweep,
     queries: Queries,
@@ -136,7 +135,7 @@ impl Committer {
         .map_err(|error| refused(&error))?;
         let files = Files::of(&settings.path).map_err(|error| refused(&error.into()))?;
         let sweep = Sweep::new(&connection, &settings, &image).map_err(|error| refused(&error))?;
-        let id_key = row::find_id_key(&connection).map_err(|error| refused(&error))?;
+        let ids = IdForm::read(&connection).map_err(|error| refused(&error))?;
         let monotonic = image.clock.moment_at(now_unix_ms);
         let clock = Clock(Now { monotonic, unix_ms: now_unix_ms });
         let committer = Self {
@@ -148,7 +147,7 @@ impl Committer {
             is_closing: false,
             syncs: true,
             clock,
-            id_key,
+            ids,
             last: image.last,
             sweep,
             queries: Queries::default(),
@@ -161,7 +160,7 @@ impl Committer {
             faults: Faults::default(),
             settings,
         };
-        Ok(Opened { store: Store(committer), image, id_key, remarks })
+        Ok(Opened { store: Store(committer), image, id_key: ids.key, remarks })
     }
 
     pub(super) fn run(&mut self, jobs: &Receiver<Job>, report: Reporter<'_>) {
@@ -366,7 +365,8 @@ impl Committer {
     ) -> Result<Written, StoreError> {
         let connection =
             self.connection.as_mut().expect("the connection is open while nothing fails");
-        let syncs = with_pending || !changes.iter().all(Change::may_wait_for_sync);
+        let may_wait = !changes.is_empty() && changes.iter().all(Change::may_wait_for_sync);
+        let syncs = with_pending || !may_wait;
         if syncs != self.syncs && self.settings.durability == Durability::Disk {
             file::sync_commits(connection, syncs)?;
             self.syncs = syncs;
@@ -472,11 +472,19 @@ fn open_file(
         remarks
             .push(format!("{path} was replaced while it was open; what was found is now {aside}"));
     }
-    let mut kept = takeover::finish(path)?;
+    let mut kept = takeover::resume(path)?;
     let mut connection = file::connect(settings)?;
     let found = file::schema_version(&connection)?;
     if (1..schema::FIRST).contains(&found) {
-        kept = Some(takeover::take_over(connection, path, found, progressed)?);
+        let taken = takeover::take_over(connection, path, found, progressed)?;
+        if taken.skipped > 0 {
+            remarks.push(format!(
+                "{} ended deliveries and messages of {} were damaged, and are left out",
+                taken.skipped,
+                path.display()
+            ));
+        }
+        kept = Some(taken.kept);
         connection = file::connect(settings)?;
     }
     let path = path.display();
@@ -500,11 +508,12 @@ fn open_file(
 #[cfg(test)]
 mod inspect {
     use super::*;
+    use protocol::delivery_id::IdKey;
 
     impl Committer {
         /// Changes the key of the ids.
         pub(crate) fn use_id_key(&mut self, key: IdKey) {
-            self.id_key = key;
+            self.ids.key = key;
             let connection = self.connection.as_ref().unwrap();
             connection.execute("UPDATE meta SET id_key = ?", [key.to_bytes()]).unwrap();
         }

@@ -61,8 +61,13 @@ impl StoreError {
 
     /// Whether the disk is full.
     pub(super) fn is_full(&self) -> bool {
-        let Self::Sql(error) = self else { return false };
-        error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+        match self {
+            Self::Sql(error) => error.sqlite_error_code() == Some(ErrorCode::DiskFull),
+            Self::Io(error) => {
+                matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
+            _ => false,
+        }
     }
 
     /// The remedy for a person.

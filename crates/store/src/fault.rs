@@ -15,6 +15,8 @@ pub(super) enum FaultPoint {
     Save,
     /// Before a slice of a query.
     Query,
+    /// Before the index of words begins.
+    Index,
 }
 
 /// The injected faults outside tests: none.

@@ -172,7 +172,7 @@ pub(super) fn schema_version(connection: &Connection) -> Result<u32, StoreError>
     }
 }
 
-/// Sets whether the next commits sync the log, and with it all that was written before.
+/// Sets whether the next commits sync the log. One that does syncs all that was written before it.
 pub(super) fn sync_commits(connection: &Connection, syncs: bool) -> Result<(), StoreError> {
     let synchronous = if syncs { "FULL" } else { "NORMAL" };
     Ok(connection.pragma_update(None, "synchronous", synchronous)?)
@@ -249,11 +249,18 @@ pub(super) fn rename_all(path: &Path, to: &Path) -> io::Result<bool> {
 
 /// The first name with that suffix that is not in use.
 pub(super) fn unused_name(path: &Path, suffix: &str) -> PathBuf {
-    let mut names = (1_u32..).map(|n| {
-        let first = with_suffix(path, suffix);
-        if n == 1 { first } else { with_suffix(&first, &format!("-{n}")) }
-    });
-    names.find(|name| !name.exists()).expect("there are more names than files")
+    names(path, suffix).find(|name| !name.exists()).expect("there are more names than files")
+}
+
+/// The last name with that suffix that is in use.
+pub(super) fn last_name(path: &Path, suffix: &str) -> Option<PathBuf> {
+    names(path, suffix).take_while(|name| name.exists()).last()
+}
+
+fn names(path: &Path, suffix: &str) -> impl Iterator<Item = PathBuf> {
+    let first = with_suffix(path, suffix);
+    (1_u32..)
+        .map(move |n| if n == 1 { first.clone() } else { with_suffix(&first, &format!("-{n}")) })
 }
 
 /// The path of a database's log.

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use std::{borrow::Cow, collections::BTreeMap};
 
 /// The holder that all guests are together. Only their names begin like this.
-const GUESTS: &str = "@guest";
+pub(super) const GUESTS: &str = "@guest";
 
 /// Returns the holder that a sender belongs to. Names that differ only in case are one.
 fn holder_of(sender_name: &str) -> Cow<'_, str> {
@@ -22,10 +22,12 @@ fn holder_of(sender_name: &str) -> Cow<'_, str> {
     }
 }
 
-/// The first and the last sender's name of a holder.
-pub(super) fn names_of(holder: &str) -> (String, String) {
-    let last = if holder == GUESTS { format!("{GUESTS}~") } else { holder.to_owned() };
-    (holder.to_owned(), last)
+/// The condition under which a delivery is of the holder with the name ?1.
+pub(super) fn has_sender(holder: &str) -> &'static str {
+    match holder {
+        GUESTS => "sender_name BETWEEN ?1 AND ?1 || '~'",
+        _ => "sender_name = ?1",
+    }
 }
 
 /// What a transaction changes in the sums by holder.

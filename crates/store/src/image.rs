@@ -2,6 +2,7 @@
 
 use super::{
     error::StoreError,
+    holder::Charges,
     row::{self, NUMBER_MAX, Stored, signed},
 };
 use protocol::{
@@ -205,10 +206,18 @@ fn end_damaged(
         why: "the message is damaged in the store".into(),
     };
     let transaction = connection.transaction()?;
+    let (mut charges, now) = (Charges::default(), image.clock.moment_at(unix_ms));
     for number in damaged.iter().chain(&without) {
         let (number, kind, at, code, why) = row::ending_values(*number, &ending, unix_ms);
-        transaction.execute(row::END_AGAIN, params![number, kind, at, code, why])?;
+        let mut open = transaction.prepare_cached(row::FIND_OPEN)?;
+        let mut rows = open.query([number])?;
+        while let Some(row) = rows.next()? {
+            charges.charge(row)?;
+        }
+        let values = params![number, kind, at, code, why, signed(now.0)];
+        transaction.prepare_cached(row::END_DELIVERY)?.execute(values)?;
     }
+    charges.write(&transaction)?;
     for number in &damaged {
         let detach = "UPDATE delivery SET message = 0 WHERE number = ?";
         transaction.execute(detach, [signed(*number)])?;
@@ -218,7 +227,7 @@ fn end_damaged(
     Ok(Some(format!("{count} deliveries with damaged messages are dead letters now")))
 }
 
-/// Counts again what damaged rows have changed, and deletes messages without a delivery.
+/// Counts open deliveries again, and deletes messages without a delivery.
 const COUNT_AGAIN: &str = "
     UPDATE meta SET open = (SELECT count(*) FROM delivery WHERE ending = 0);
     DELETE FROM words WHERE rowid IN (

@@ -3,7 +3,8 @@
 //! The daemon hands over changes in order. The store's thread takes all that are queued, writes
 //! them in one transaction and reports how many are persisted, so that one sync to the disk serves
 //! many messages. A delivery stays where its SEND has put it, open and ended, until it is deleted.
-//! While the store is idle, old deliveries are deleted; words are indexed once somebody has searched.
+//! While the store is idle, old deliveries are deleted; words are indexed once somebody has
+//! searched.
 //!
 //! A disk can be full, fail, or return impossible content. While it is full or failing, messages
 //! are refused, and every other change is kept in memory until the disk works again. The file is

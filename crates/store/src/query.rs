@@ -2,13 +2,12 @@
 
 use super::{
     error::StoreError,
-    row::{self, number, signed},
+    row::{self, IdForm, NUMBER_MAX, number, signed},
     words::Words,
 };
 use protocol::{
     code::NackCode,
     deliver::Proof,
-    delivery_id::IdKey,
     name::Name,
     record::{DeliveryRow, Ending, Filter, MessageRecord, QueryResult},
 };
@@ -80,71 +79,54 @@ pub(super) fn by_id(
     id: &str,
     viewer: Option<u64>,
 ) -> Result<QueryResult, StoreError> {
+    let ids = IdForm::read(connection)?;
     let mut numbers = match Uuid::parse_str(id) {
-        Ok(id) => Ids::read(connection)?.between(connection, id, id, None)?,
+        Ok(id) => of_delivers(connection, &ids, [id, id], None)?,
         Err(_) => Vec::new(),
     };
     if numbers.is_empty() {
-        numbers = of_sends(connection, [id, id], viewer)?;
+        let prefix = prefix_of(id);
+        let last = if prefix.is_some() { format!("{id}{}", char::MAX) } else { id.to_owned() };
+        numbers = of_sends(connection, [id, &last], viewer)?;
+        if let Some(range) = prefix {
+            numbers.extend(of_delivers(connection, &ids, range, viewer)?);
+        }
     }
-    if numbers.is_empty() {
-        numbers = of_prefix(connection, id, viewer)?;
-    }
+    numbers.sort_unstable();
+    numbers.dedup();
     let mut found = Found::default();
     found.add(connection, numbers, SAME_ID_MAX, SAME_ID_BYTES_MAX)?;
+    let is_whole = |row: &DeliveryRow| *row.message.send_id == *id;
+    if found.result.rows.iter().any(is_whole) {
+        found.result.rows.retain(is_whole);
+    }
     Ok(found.result)
 }
 
-/// How deliveries are found by their ids.
-struct Ids {
-    key: IdKey,
-    /// The highest number of a delivery.
-    last: u64,
-    /// The highest number of a delivery whose id does not begin with digits for the number. These
-    /// have an index.
-    old: u64,
-}
-
-impl Ids {
-    fn read(connection: &Connection) -> Result<Self, StoreError> {
-        let old = row::read_single(connection, "SELECT old_ids FROM meta", |row| number(row, 0))?;
-        Ok(Self { key: row::find_id_key(connection)?, last: last(connection)?, old })
-    }
-
-    /// Finds deliveries whose ids are in a range in which all have the same first digits, or half
-    /// of them, at least.
-    fn between(
-        &self,
-        connection: &Connection,
-        first: Uuid,
-        last: Uuid,
-        viewer: Option<u64>,
-    ) -> Result<Vec<u64>, StoreError> {
-        let digits = |id: Uuid| id.as_fields().0;
-        let mut found = Vec::new();
-        let mut statement = connection.prepare_cached(&of_deliver("number = ?4"))?;
-        for digits in digits(first)..=digits(last) {
-            let lowest = u64::from(self.key.number(digits));
-            for number in (lowest..=self.last).step_by(1 << 32) {
-                let own = viewer.map(signed);
-                let values = params![first.as_bytes(), last.as_bytes(), own, signed(number)];
-                found.extend(read_numbers(&mut statement, values)?);
-            }
+/// Finds deliveries whose ids are in a range in which all have the same first digits, or half of
+/// them, at least.
+fn of_delivers(
+    connection: &Connection,
+    ids: &IdForm,
+    [first, last]: [Uuid; 2],
+    viewer: Option<u64>,
+) -> Result<Vec<u64>, StoreError> {
+    let digits = |id: Uuid| id.as_fields().0;
+    let (highest, own) = (self::last(connection)?, viewer.map(signed));
+    let mut found = Vec::new();
+    let mut statement = connection.prepare_cached(&of_deliver("number = ?4"))?;
+    for digits in digits(first)..=digits(last) {
+        let lowest = u64::from(ids.key.number(digits));
+        for number in (lowest..=highest).step_by(1 << 32) {
+            let values = params![first.as_bytes(), last.as_bytes(), own, signed(number)];
+            found.extend(read_numbers(&mut statement, values)?);
         }
-        if self.old > 0 {
-            let sql = of_deliver(&old_ids(self.old));
-            let values = params![first.as_bytes(), last.as_bytes(), viewer.map(signed)];
-            found.extend(numbers(connection, &(sql + " LIMIT 4097"), values)?);
-        }
-        found.sort_unstable();
-        found.dedup();
-        Ok(found)
     }
-}
-
-/// The condition of the index of ids of another form, which must read as in that index.
-pub(super) fn old_ids(last: u64) -> String {
-    format!("number <= {last}")
+    if ids.old > 0 {
+        let sql = format!("{} LIMIT {}", of_deliver(&ids.which_are_old()), SAME_ID_MAX + 1);
+        found.extend(numbers(connection, &sql, params![first.as_bytes(), last.as_bytes(), own])?);
+    }
+    Ok(found)
 }
 
 /// The statement that finds the deliveries with ids from ?1 to ?2 that ?3 has sent or gets.
@@ -172,33 +154,25 @@ fn of_sends(
     numbers(connection, OF_SENDS, params![first, last, viewer.map(signed), among, limit])
 }
 
-/// Returns nothing for a text that is no beginning of an id.
-fn of_prefix(
-    connection: &Connection,
-    id: &str,
-    viewer: Option<u64>,
-) -> Result<Vec<u64>, StoreError> {
+/// Returns the first and the last id that begin like this; `None` for a text that is no beginning
+/// of an id.
+fn prefix_of(id: &str) -> Option<[Uuid; 2]> {
     let digits = id.replace('-', "").to_ascii_lowercase();
     let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     if !is_hex || !PREFIX_DIGITS.contains(&digits.len()) {
-        return Ok(Vec::new());
+        return None;
     }
     let filled = |digit: &str| {
         let filled = digits.clone() + &digit.repeat(32 - digits.len());
         Uuid::parse_str(&filled).unwrap_or_default()
     };
-    let ids = Ids::read(connection)?;
-    let mut found = ids.between(connection, filled("0"), filled("f"), viewer)?;
-    found.extend(of_sends(connection, [id, &format!("{id}{}", char::MAX)], viewer)?);
-    found.sort_unstable();
-    found.dedup();
-    Ok(found)
+    Some([filled("0"), filled("f")])
 }
 
 /// The highest number of a delivery.
 pub(super) fn last(connection: &Connection) -> Result<u64, StoreError> {
     let sql = "SELECT coalesce(max(number), 0) FROM delivery";
-    row::read_single(connection, sql, |row| number(row, 0))
+    row::read_single(connection, sql, |row| Ok(number(row, 0)?.min(NUMBER_MAX)))
 }
 
 /// Words that a list is searched for.
@@ -243,11 +217,14 @@ impl Search {
             " AND message <= ?11 AND message IN
              (SELECT rowid FROM words WHERE words MATCH ?1 AND rowid BETWEEN ?2 AND ?3){rest}"
         );
+        if self.indexed >= self.last {
+            return vec![by_index];
+        }
         vec![by_index, format!(" AND message > ?11{READ}")]
     }
 }
 
-/// A part of a list/// A part of a list: the deliveries with numbers from `from` to before `before`.
+/// A part of a list: the deliveries with numbers from `from` to before `before`.
 #[derive(Debug)]
 pub(super) struct Window<'a> {
     pub(super) filter: &'a Filter,
@@ -281,12 +258,9 @@ impl Window<'_> {
             self.search.map(|search| signed(search.indexed)),
             self.search.map(|search| &search.words.all)
         ];
-        let count = match (self.search, filter.viewer) {
-            (Some(_), _) => 12,
-            (None, Some(_)) => 10,
-            (None, None) => 9,
-        };
-        numbers(connection, &select(filter, self.search), &values[..count])
+        let mut statement = connection.prepare_cached(&select(filter, self.search))?;
+        let count = statement.parameter_count();
+        read_numbers(&mut statement, &values[..count])
     }
 
     fn bounds(&self) -> [i64; 2] {

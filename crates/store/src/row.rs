@@ -264,9 +264,9 @@ pub(super) fn select_messages() -> String {
     format!("SELECT {MESSAGE} FROM message WHERE number BETWEEN ? AND ? ORDER BY number")
 }
 
-/// The statement that reads all messages.
-pub(super) fn select_all_messages() -> String {
-    format!("SELECT {MESSAGE} FROM message ORDER BY number")
+/// The statement that reads all messages, or those of a condition.
+pub(super) fn select_messages_where(condition: &str) -> String {
+    format!("SELECT {MESSAGE} FROM message {condition} ORDER BY number")
 }
 
 /// Reads the message with this number. `None` if there is none, or its checksum does not match.
@@ -382,9 +382,8 @@ const ROW_BYTES: u64 = 300;
 pub(super) const INSERT_DELIVERY: &str = "INSERT INTO delivery VALUES
     (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, NULL, NULL, ?12, ?13, ?14, ?15, ?16)";
 
-/// The statement that writes a delivery with all its columns.
-pub(super) const INSERT_ROW: &str =
-    "INSERT INTO delivery VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+/// The statement that writes a delivery with all its columns, unless its number is there.
+pub(super) const INSERT_ROW: &str = "INSERT OR IGNORE INTO delivery VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
 /// The values for [`INSERT_DELIVERY`], with the time.
 pub(super) fn delivery_values(
@@ -510,9 +509,42 @@ pub(super) fn meta_values(clock: Clock, last: &LastNumbers, more_open: i64) -> i
     (monotonic, unix_ms, agent, stream, message, delivery, more_open)
 }
 
-/// Reads the key of the ids of deliveries.
-pub(super) fn find_id_key(connection: &Connection) -> Result<IdKey, StoreError> {
-    read_single(connection, "SELECT id_key FROM meta", |row| Ok(IdKey::new(bytes(row, 0)?)))
+/// The form of the ids of deliveries.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IdForm {
+    pub(super) key: IdKey,
+    /// The highest number of a delivery whose id does not tell its number, since an older version
+    /// has made it. These ids have an index.
+    pub(super) old: u64,
+}
+
+impl IdForm {
+    pub(super) fn read(connection: &Connection) -> Result<Self, StoreError> {
+        let form = read_single(connection, "SELECT id_key, old_ids FROM meta", |row| {
+            Ok(Self { key: IdKey::new(bytes(row, 0)?), old: number(row, 1)? })
+        })?;
+        if form.old > NUMBER_MAX {
+            return Err(damaged("an impossible number"));
+        }
+        Ok(form)
+    }
+
+    /// Writes the form into a new file, which has no delivery yet.
+    pub(super) fn write(&self, connection: &Connection) -> Result<(), StoreError> {
+        if self.old > 0 {
+            let which = self.which_are_old();
+            let index = format!("CREATE INDEX delivery_old_id ON delivery (id) WHERE {which}");
+            connection.execute_batch(&index)?;
+        }
+        let sql = "UPDATE meta SET id_key = ?, old_ids = ?";
+        connection.execute(sql, (self.key.to_bytes(), signed(self.old)))?;
+        Ok(())
+    }
+
+    /// The condition of the index of old ids, in its words: SQLite compares these.
+    pub(super) fn which_are_old(&self) -> String {
+        format!("number <= {}", self.old)
+    }
 }
 
 /// Reads the clock and the highest numbers.

@@ -13,9 +13,9 @@ pub(super) struct Schema {
     pub(super) version: u32,
     /// The statements that create the tables of version [`FIRST`].
     pub(super) create: &'static str,
-    /// The names of the tables.
+    /// The names of the tables and of their indices.
     pub(super) tables: &'static [&'static str],
-    /// The migrations: step `n` turns version `FIRST + n` into the next. A new file takes all steps.
+    /// The migrations: step `n` turns version `FIRST + n` into the next. A new file takes all.
     pub(super) steps: &'static [&'static str],
 }
 
@@ -28,8 +28,23 @@ pub(super) const CURRENT: Schema = Schema {
     version: 6,
     create: CREATE,
     tables: &[
-        "agent", "answer", "delivery", "double", "holder", "message", "meta", "question",
-        "session", "stream", "words",
+        "agent",
+        "answer",
+        "delivery",
+        "delivery_dead",
+        "delivery_message",
+        "delivery_open",
+        "delivery_recipient",
+        "delivery_sender",
+        "delivery_topic",
+        "double",
+        "holder",
+        "message",
+        "meta",
+        "question",
+        "session",
+        "stream",
+        "words",
     ],
     steps: &[],
 };
@@ -46,8 +61,8 @@ pub(super) const CURRENT: Schema = Schema {
 /// - `double`: the dedup records.
 /// - `holder`: the bytes of ended deliveries by whom they are charged to.
 ///
-/// Each index has its queries: what a start reads (`delivery_open`, `delivery_dead`); the deliveries
-/// of a message, for searches and deletions (`delivery_message`); and those of a person, by agents
+/// Each index has its queries: what a start reads (`delivery_open`, `delivery_dead`); the
+/// deliveries of a message, for searches and deletions (`delivery_message`); and those of a person, by agents
 /// (`delivery_sender`, `delivery_recipient`) and topic (`delivery_topic`).
 const CREATE: &str = "
 CREATE TABLE meta (
@@ -175,13 +190,12 @@ fn step(connection: &Connection, found: u32, schema: &Schema) -> Result<(), Stor
     Ok(connection.pragma_update(None, "user_version", schema.version)?)
 }
 
-/// Checks that all tables exist.
+/// Checks that all tables and indices exist.
 pub(super) fn check(connection: &Connection, schema: &Schema) -> Result<(), StoreError> {
-    let mut statement = connection
-        .prepare("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?")?;
+    let mut statement = connection.prepare("SELECT count(*) FROM sqlite_schema WHERE name = ?")?;
     for table in schema.tables {
         if statement.query_row([table], |row| row.get::<_, u32>(0))? == 0 {
-            return Err(StoreError::Damaged(format!("its table `{table}` is missing")));
+            return Err(StoreError::Damaged(format!("its table or index `{table}` is missing")));
         }
     }
     Ok(())

@@ -61,7 +61,7 @@ pub(super) struct Sweep {
     aged: Option<u64>,
     /// The number of the delivery that the current search for old deliveries has reached.
     aging: u64,
-    /// Whether words of deleted messages are in the index still, and the text maybe in the log.
+    /// Whether the index may have words of deleted messages, and the log their texts.
     has_deleted: bool,
     /// Whether the index is being written anew, and the hour in which that was last completed.
     merging: bool,
@@ -101,7 +101,7 @@ impl Sweep {
     pub(super) fn restart(&mut self, connection: &Connection) -> Result<(), StoreError> {
         self.indexed = read_single(connection, "SELECT indexed FROM meta", |row| number(row, 0))?;
         self.emptied = None;
-        self.aged = None;
+        (self.aged, self.aging) = (None, 0);
         // The last daemon may have ended before it forgot the words.
         (self.has_deleted, self.merging, self.merged) = (true, false, None);
         self.emptying = false;
@@ -171,7 +171,7 @@ impl Sweep {
             return Ok(());
         }
         if self.is_behind() {
-            // No message is deleted for the index, since messages are found without it.
+            // The index does not grow into a store that is nearly full: searches do without it.
             self.no_space = !has_room(connection, settings, INDEX_BYTES)?;
             if !self.no_space && self.index_some(connection)? {
                 return Ok(());
@@ -321,16 +321,17 @@ impl Sweep {
         Ok(true)
     }
 
-    /// Deletes the oldest ended deliveries of the holder of the most bytes, about `bytes` of them at
-    /// most. Returns false if there are none.
+    /// Deletes the oldest ended deliveries of the holder of the most bytes, about `bytes` of them
+    /// at most. Returns false if there are none.
     fn delete_oldest(
         &mut self,
         connection: &mut Connection,
         bytes: u64,
     ) -> Result<bool, StoreError> {
         while let Some(holder) = holder::largest(connection)? {
+            // Open ones, which stay, are not read again and again. Guests have few of these.
             let after = match self.emptied.take() {
-                Some((last, after)) if last == holder => after,
+                Some((last, after)) if last == holder && holder != holder::GUESTS => after,
                 _ => 0,
             };
             let oldest = oldest_of(connection, &holder, after, bytes)?;
@@ -349,20 +350,20 @@ impl Sweep {
     }
 }
 
-/// Some ended deliveries of a holder, about `bytes` of them at most, the oldest first. Those up to
-/// number `after` are passed over.
+/// Some ended deliveries of a holder, about `bytes` of them at most, the oldest first; of guests,
+/// those of one guest after another. Those up to number `after` are passed over.
 fn oldest_of(
     connection: &Connection,
     holder: &str,
     after: u64,
     bytes: u64,
 ) -> Result<Vec<u64>, StoreError> {
-    let mut statement = connection.prepare_cached(
+    let mut statement = connection.prepare_cached(&format!(
         "SELECT number, bytes FROM delivery INDEXED BY delivery_sender
-         WHERE sender_name BETWEEN ?1 AND ?2 AND number > ?3 AND ending <> 0 LIMIT ?4",
-    )?;
-    let (first, last) = holder::names_of(holder);
-    let mut rows = statement.query(params![first, last, signed(after), STEP_ROWS as u32])?;
+         WHERE {} AND number > ?2 AND ending <> 0 LIMIT ?3",
+        holder::has_sender(holder)
+    ))?;
+    let mut rows = statement.query(params![holder, signed(after), STEP_ROWS as u32])?;
     let (mut oldest, mut freed) = (Vec::new(), 0);
     while let Some(row) = rows.next()?
         && freed < bytes
@@ -398,14 +399,14 @@ fn delete(connection: &mut Connection, deliveries: &[u64]) -> Result<(), StoreEr
     Ok(transaction.commit()?)
 }
 
-/// Whether a number of bytes fit besides the reserve.
+/// Whether a number of bytes fit, so that the index of words leaves a quarter of the store free.
 fn has_room(
     connection: &Connection,
     settings: &Settings,
     bytes: usize,
 ) -> Result<bool, StoreError> {
     let pages = settings.bytes_max / PAGE_BYTES;
-    Ok(pages_used(connection)? + pages_for(bytes) + reserve(settings) <= pages)
+    Ok(pages_used(connection)? + pages_for(bytes) <= pages / 4 * 3)
 }
 
 /// The pages for a number of bytes. Pages are not filled completely.

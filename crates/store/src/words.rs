@@ -9,7 +9,7 @@ use super::row::signed;
 use protocol::{deliver::Shared, payload::MessagePayload, typed};
 use rusqlite::{Connection, functions::FunctionFlags, params};
 use std::borrow::Cow;
-use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
+use unicode_normalization::UnicodeNormalization as _;
 
 /// The characters of the index's pieces.
 const PIECE_CHARS: usize = 3;
@@ -76,8 +76,10 @@ fn folded(text: &str) -> Cow<'_, str> {
             false => text.into(),
         };
     }
-    let letters = text.nfkd().filter(|c| !is_combining_mark(*c));
-    letters.flat_map(char::to_lowercase).collect()
+    // Marks of other scripts are parts of letters.
+    let without_accents = text.nfkd().filter(|c| !('\u{300}'..='\u{36f}').contains(c));
+    let letters = without_accents.nfc().flat_map(char::to_lowercase);
+    letters.map(|c| if c == 'ς' { 'σ' } else { c }).collect()
 }
 
 /// The text of a message, unless it is damaged or its payload is of another kind.
@@ -111,10 +113,11 @@ mod tests {
             ("Käse ÉTÉ ñandú Łódź", "kase ete nandu łodz"),
             ("ＡＢＣ ﬁne ǅ", "abc fine dz"),
             ("部署完成 İ", "部署完成 i"),
+            ("ハス バス 서버 कि", "ハス バス 서버 कि"),
+            ("ΟΔΟΣ Οδός", "οδοσ οδοσ"),
         ] {
             assert_eq!(folded(text), expected);
         }
-        assert_eq!(folded("서버").chars().count(), 4, "syllables are taken apart");
     }
 
     #[test]

@@ -22,7 +22,7 @@ impl Committer {
     /// Begins the next slice of a query, unless one is under way.
     pub(super) fn begin_slice(&mut self, report: Reporter<'_>) {
         self.end_cancelled(report);
-        if self.queries.is_lent() || self.queries.waiting.is_empty() {
+        if self.queries.is_lent() {
             return;
         }
         if let Some(failing) = &self.failing {
@@ -31,14 +31,13 @@ impl Committer {
             }
             return;
         }
-        match self.next_query() {
-            Ok(Some(next)) => {
-                if let Some((query, outcome)) = self.run_slice(next) {
-                    self.conclude(query, outcome, report);
-                }
-            }
-            Ok(None) => {}
-            Err(error) => drop(self.fail(&error, report)),
+        let Some(next) = self.queries.waiting.pop_front() else { return };
+        if let Err(error) = self.prepare_for(&next) {
+            self.fail(&error, report);
+            return self.conclude(next, Err(error), report);
+        }
+        if let Some((query, outcome)) = self.run_slice(next) {
+            self.conclude(query, outcome, report);
         }
     }
 
@@ -53,15 +52,15 @@ impl Committer {
         });
     }
 
-    /// Takes the next query. The first search begins the index of words.
-    fn next_query(&mut self) -> Result<Option<ActiveQuery>, StoreError> {
+    /// Shortens the log while nobody reads it. The first search begins the index of words.
+    fn prepare_for(&mut self, query: &ActiveQuery) -> Result<(), StoreError> {
         let connection = self.connection.as_mut().expect("it is open while nothing fails");
         self.sweep.shorten_log(connection, self.clock.0.monotonic)?;
-        let next = self.queries.waiting.pop_front();
-        if next.as_ref().is_some_and(ActiveQuery::searches) {
+        if query.searches() {
+            self.faults.fail_if_due(FaultPoint::Index)?;
             self.sweep.begin_index(connection, &self.settings)?;
         }
-        Ok(next)
+        Ok(())
     }
 
     /// Begins a slice on the thread that answers queries. Runs it here if there is only one

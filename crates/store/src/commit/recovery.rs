@@ -156,7 +156,7 @@ impl Committer {
         file::empty_log(&connection)?;
         let path = &self.settings.path;
         if schema::prepare(&mut connection, path, &schema::CURRENT)? == Prepared::New {
-            connection.execute("UPDATE meta SET id_key = ?", [self.id_key.to_bytes()])?;
+            self.ids.write(&connection)?;
             let removed = || removed_sentence(&self.settings, None);
             report(Report::Lost(lost.unwrap_or_else(removed)));
         }

@@ -67,6 +67,12 @@ fn file_that_is_not_our_database_is_set_aside() {
 
     let folder = folder_with_messages();
     let ours = rusqlite::Connection::open(folder.path()).unwrap();
+    ours.execute_batch("DROP INDEX delivery_sender").unwrap();
+    ours.close().unwrap();
+    assert_set_aside(&folder, "`delivery_sender` is missing");
+
+    let folder = folder_with_messages();
+    let ours = rusqlite::Connection::open(folder.path()).unwrap();
     ours.execute_batch("ALTER TABLE agent DROP COLUMN forget_at").unwrap();
     ours.close().unwrap();
     assert_set_aside(&folder, "no such column");
@@ -202,6 +208,12 @@ fn delivery_that_names_anothers_message_becomes_a_dead_letter() {
         let image = folder.image();
         assert_eq!(image.messages.len(), 199, "{change}: the message without a delivery is gone");
         assert!(folder.open().remarks.is_empty(), "reported once");
+        let ours = rusqlite::Connection::open(folder.path()).unwrap();
+        let held = "SELECT count(*) FROM holder, delivery
+            WHERE holder.name = lower(sender_name) AND holder.bytes = delivery.bytes
+                AND ending <> 0 AND ended = ?";
+        let held: u32 = ours.query_row(held, [NOW.0 as i64], |row| row.get(0)).unwrap();
+        assert_eq!(held, 1, "{change}: it is charged, and ended at the start");
     }
 }
 

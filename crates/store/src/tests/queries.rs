@@ -6,7 +6,9 @@ use super::{
         active_query::ActiveQuery,
         error::StoreError,
         fault::{Fault, FaultPoint},
-        file, query, words,
+        file, query,
+        row::IdForm,
+        words,
     },
     folder::{self, Folder, NOW, NOW_MS, RunningStore, answers, run, write},
     world::World,
@@ -236,6 +238,33 @@ fn failing_query_is_answered_with_the_error_and_the_store_goes_on() {
 }
 
 #[test]
+fn search_is_answered_although_its_index_cannot_begin() {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let live = RunningStore::start(folder.open().store);
+    live.write(vec![message(&mut world, "hello there")]);
+    live.faults.set(Some((FaultPoint::Index, broken)));
+    let search =
+        Filter { search: Some("hello".into()), limit: 9, bytes_max: 9_999, ..Filter::default() };
+    live.ask(1, Query::List(search.clone()));
+    let answer = || {
+        let mut reports = std::iter::repeat_with(|| live.next());
+        reports.find_map(|report| match report {
+            Report::Answer(number, answer) => Some((number, answer)),
+            _ => None,
+        })
+    };
+    let Some((1, Err(why))) = answer() else { panic!("no error") };
+    assert!(why.contains("the disk is broken"), "{why}");
+    live.faults.set(None);
+    live.write(vec![message(&mut world, "hello again")]);
+    live.ask(2, Query::List(search));
+    let Some((2, Ok(found))) = answer() else { panic!("no answer") };
+    assert_eq!(found.rows.len(), 2);
+    live.end();
+}
+
+#[test]
 fn query_finds_all_changes_before_it() {
     let folder = Folder::new();
     let mut world = World::default();
@@ -281,14 +310,14 @@ fn each_query_of_people_uses_its_index() {
     folder.run(vec![write(vec![message(&mut World::default(), "hi")])]);
     let database = Connection::open(folder.path()).unwrap();
     words::add_function(&database).unwrap();
-    let index = "CREATE INDEX delivery_old_id ON delivery (id) WHERE number <= 9";
-    database.execute_batch(index).unwrap();
+    let ids = IdForm { old: 9, ..IdForm::read(&database).unwrap() };
+    ids.write(&database).unwrap();
     let name = || Some(protocol::name::Name::parse("Ann").unwrap());
     let list = |filter| query::select(&filter, None);
     let topic = Some("build".to_owned());
     let search = query::Search::new(&database, "hello").unwrap().unwrap();
     for (sql, indices) in [
-        (query::of_deliver(&query::old_ids(9)), &["delivery_old_id"][..]),
+        (query::of_deliver(&ids.which_are_old()), &["delivery_old_id"][..]),
         (query::OF_SENDS.to_owned(), &["delivery_message", "message USING INTEGER PRIMARY KEY"]),
         (
             list(Filter { of: name(), ..Filter::default() }),

@@ -2,16 +2,22 @@
 
 use super::{
     super::{
-        Progress, Store, file, row,
+        Progress, Store,
+        error::StoreError,
+        fault::FaultPoint,
+        file, row,
         schema::{self, FIRST, Prepared, Schema},
     },
     damage::folder_with_messages,
-    folder::{Folder, NOW_MS, answers, clock, end_group, open_with, query, run, write},
+    folder::{
+        Folder, NOW_MS, RunningStore, answers, clock, end_group, open_with, query, run, write,
+    },
+    queries::rows_of,
     world::World,
 };
 use protocol::{
     code::NackCode,
-    record::{Change, Ending, NoticeRecord, Query},
+    record::{AcceptedSend, Change, Ending, NoticeRecord, Query},
 };
 use rusqlite::{Connection, Row};
 use std::fs;
@@ -153,6 +159,57 @@ fn deliveries_of_an_older_file_are_found_by_their_ids_until_they_are_deleted() {
 }
 
 #[test]
+fn damaged_rows_of_the_history_are_left_out_of_a_takeover() {
+    let (folder, world) = folder_with_history();
+    make_older(&folder, 5);
+    let file = Connection::open(folder.path()).unwrap();
+    let ended: Vec<i64> = file
+        .prepare("SELECT number FROM history ORDER BY number LIMIT 3")
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    let not_utf8 = "UPDATE history SET why = CAST(x'ff' AS TEXT) WHERE number = ?";
+    file.execute(not_utf8, [ended[0]]).unwrap();
+    file.execute("UPDATE history SET expires = x'00' WHERE number = ?", [ended[1]]).unwrap_err();
+    file.execute("UPDATE history SET number = 1000000 WHERE number = ?", [ended[2]]).unwrap();
+    file.close().unwrap();
+    let opened = folder.open();
+    assert!(opened.image.deliveries == world.oracle.image().deliveries);
+    let [damaged, kept] = &opened.remarks[..] else { panic!("{:?}", opened.remarks) };
+    assert!(damaged.starts_with("1 ended deliveries and messages of "), "{damaged}");
+    assert!(kept.contains("is kept as"), "{kept}");
+}
+
+#[test]
+fn ids_of_an_older_file_are_found_after_its_file_was_lost() {
+    let folder = folder_with_messages();
+    let file = Connection::open(folder.path()).unwrap();
+    file.execute_batch("UPDATE delivery SET id = randomblob(16)").unwrap();
+    file.close().unwrap();
+    make_older(&folder, 5);
+    let opened = folder.open();
+    let image = opened.image.clone();
+    let live = RunningStore::start(opened.store);
+    live.faults.set(Some((FaultPoint::Commit, || StoreError::Damaged("lost".to_owned()))));
+    live.write(vec![Change::SessionEnded { agent: 1 }]);
+    live.faults.set(None);
+    let again = image.deliveries.values().map(|delivery| {
+        let message = image.messages[&delivery.message].clone();
+        let dedup = image.dedup[&message.number].clone();
+        let deliveries = vec![delivery.clone()];
+        Change::AcceptedAgain(Box::new(AcceptedSend { message, deliveries, dedup }))
+    });
+    live.write(again.collect());
+    for delivery in image.deliveries.values().take(3) {
+        let rows = rows_of(&live, Query::Id(delivery.id.to_string()));
+        assert_eq!(rows.len(), 1, "{}", delivery.id);
+    }
+    live.end();
+}
+
+#[test]
 fn takeover_that_was_cut_short_goes_on() {
     let (folder, world) = folder_with_history();
     make_older(&folder, 5);
@@ -163,7 +220,8 @@ fn takeover_that_was_cut_short_goes_on() {
     let write_as = |folder: &Folder, suffix: &str, bytes: &[u8]| {
         fs::write(folder.0.join(format!("relay.db{suffix}")), bytes).unwrap();
     };
-    // A part of the new file, the whole of it, and the older one already renamed.
+    // A part of the new file, the whole of it beside the older one, which may have changed since,
+    // and the older one already renamed.
     for (name, bytes) in [(".taking-over", &new[..9_000]), (".of-v5", &new[..]), ("", &new[..])] {
         let cut = Folder::new();
         folder.copy_to(&cut);
@@ -174,6 +232,8 @@ fn takeover_that_was_cut_short_goes_on() {
             write_as(&cut, name, bytes);
         }
         let opened = cut.open();
+        let kept = format!("kept as {}", cut.0.join("relay.db.before-v5").display());
+        assert!(opened.remarks[0].ends_with(&kept), "{name}: {:?}", opened.remarks);
         assert!(opened.image == world.oracle.image(), "{name}");
         run(opened.store, vec![end_group()]);
         let again = cut.open();
@@ -209,8 +269,9 @@ fn takeover_tells_how_far_it_is() {
     make_older(&folder, 5);
     let mut reports = Vec::new();
     drop(Store::open(folder.settings(), NOW_MS, &mut |progress| reports.push(progress)).unwrap());
-    let expected = [0, 4_096, 5_000].map(|done| Progress { done, all: 5_000 });
-    assert_eq!(reports, expected);
+    // The last reports are before the new file is committed, synced, and has its name.
+    let expected = [0, 4_096, 8_192, 12_288, 15_000, 15_000, 15_000];
+    assert_eq!(reports, expected.map(|done| Progress { done, all: 15_000 }));
 }
 
 const NOTE: &str =
