@@ -36,8 +36,8 @@ const NEWCOMERS: usize = 4;
 /// The most answers that the attackers get for each of their unanswered requests during an
 /// operator's handshake. An agent's also waits for the disk, of any speed. A handshake passes about
 /// ten threads and queues, and at each of them an attacker may be ahead once or twice; a daemon
-/// that starves newcomers answers without end. The limit holds for the median, since the system may
-/// schedule one thread late.
+/// that starves newcomers answers without end. The limit holds for the lower quartile: a daemon
+/// starves newcomers each time, while the system schedules threads late now and then.
 const TURNS_MAX: usize = 24;
 
 /// The pause between two rounds of messages while the attackers start.
@@ -293,9 +293,9 @@ fn resident_bytes_are_plausible() {
 #[track_caller]
 fn check_counts(mut counts: Vec<usize>, max: usize) {
     counts.sort_unstable();
-    let (median, last) = (counts[counts.len() / 2], counts.last());
-    eprintln!("answers during a handshake: {median} at the median, {last:?} at the most");
-    assert!(median <= max, "{median} answers during a handshake; at most {max} are allowed");
+    let quartile = counts[counts.len() / 4];
+    eprintln!("answers during the handshakes: {counts:?}");
+    assert!(quartile <= max, "{quartile} answers during a handshake; at most {max} are allowed");
 }
 
 /// Joins as a newcomer, and leaves.
