@@ -342,8 +342,8 @@ pub struct LastNumbers {
 pub enum Query {
     /// The delivery with this id, or all deliveries of the SEND with this id.
     Id(String),
-    /// The same, of those that the agent with this number has sent or gets. If there are none, those
-    /// of others, which shows that they exist.
+    /// As `Id`, but only deliveries that the agent with this number has sent or gets. If there are
+    /// none, those of others, which shows that they exist.
     OwnId(String, u64),
     /// Deliveries that match a filter, the newest first.
     List(Filter),

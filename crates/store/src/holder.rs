@@ -1,11 +1,11 @@
-//! Who is charged for ended deliveries. When the store is full, those of the holder with the most
-//! bytes are deleted first.
+//! The holders: senders as they are charged for ended deliveries. When the store is full, those of
+//! the holder with the most bytes are deleted first.
 
 use super::{
     error::StoreError,
     row::{integer, text},
 };
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, Statement, params};
 use std::{borrow::Cow, collections::BTreeMap};
 
 /// The holder that all guests are together. Only their names begin like this.
@@ -30,18 +30,26 @@ pub(super) fn has_sender(holder: &str) -> &'static str {
     }
 }
 
-/// What a transaction changes in the sums by holder.
+/// The changes of a transaction to the sums by holder.
 #[derive(Debug, Default)]
 pub(super) struct Charges(BTreeMap<String, i64>);
 
 impl Charges {
-    /// Charges for a delivery that is over. `row` has its sender's name and its bytes.
-    pub(super) fn charge(&mut self, row: &Row<'_>) -> Result<(), StoreError> {
+    /// Charges for a delivery that is about to end. Returns false if it is over already. `find_open`
+    /// is [`FIND_OPEN`](super::row::FIND_OPEN).
+    pub(super) fn charge(
+        &mut self,
+        find_open: &mut Statement<'_>,
+        delivery: i64,
+    ) -> Result<bool, StoreError> {
+        let mut rows = find_open.query([delivery])?;
+        let Some(row) = rows.next()? else { return Ok(false) };
         self.add(text(row, 0)?, integer(row, 1)?);
-        Ok(())
+        Ok(true)
     }
 
-    /// Takes back the charge for a delivery that is open again, or gone.
+    /// Takes back the charge for a delivery that is open again, or gone. `row` has its sender's name
+    /// and its bytes.
     pub(super) fn release(&mut self, row: &Row<'_>) -> Result<(), StoreError> {
         self.add(text(row, 0)?, integer(row, 1)?.saturating_neg());
         Ok(())
@@ -83,7 +91,7 @@ pub(super) fn largest(connection: &Connection) -> rusqlite::Result<Option<String
         .optional()
 }
 
-/// Removes a holder, of which no delivery is left although its sum says so.
+/// Removes a holder that has no ended delivery left, although its sum is not zero.
 pub(super) fn remove(connection: &Connection, holder: &str) -> rusqlite::Result<()> {
     connection.prepare_cached("DELETE FROM holder WHERE name = ?")?.execute([holder]).map(drop)
 }

@@ -42,7 +42,7 @@ pub(super) fn restore(
     Ok(Restored { image, remarks })
 }
 
-/// What a file contains.
+/// The content of a file.
 pub(super) struct Content {
     /// All records but notices and dead letters.
     pub(super) image: Image,
@@ -209,11 +209,7 @@ fn end_damaged(
     let (mut charges, now) = (Charges::default(), image.clock.moment_at(unix_ms));
     for number in damaged.iter().chain(&without) {
         let (number, kind, at, code, why) = row::ending_values(*number, &ending, unix_ms);
-        let mut open = transaction.prepare_cached(row::FIND_OPEN)?;
-        let mut rows = open.query([number])?;
-        while let Some(row) = rows.next()? {
-            charges.charge(row)?;
-        }
+        charges.charge(&mut *transaction.prepare_cached(row::FIND_OPEN)?, number)?;
         let values = params![number, kind, at, code, why, signed(now.0)];
         transaction.prepare_cached(row::END_DELIVERY)?.execute(values)?;
     }

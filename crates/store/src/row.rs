@@ -261,7 +261,7 @@ pub(super) fn message_values(message: &MessageRecord, checksum: u32) -> impl Par
 
 /// The statement that reads the messages between two numbers.
 pub(super) fn select_messages() -> String {
-    format!("SELECT {MESSAGE} FROM message WHERE number BETWEEN ? AND ? ORDER BY number")
+    select_messages_where("WHERE number BETWEEN ? AND ?")
 }
 
 /// The statement that reads all messages, or those of a condition.
@@ -357,7 +357,7 @@ const OPEN: i64 = 0;
 const ACKNOWLEDGED: i64 = 1;
 const DEAD: i64 = 2;
 
-/// What the row of a delivery has of its message.
+/// The parts of a message that the rows of its deliveries repeat.
 pub(super) struct OfMessage<'a> {
     pub(super) checksum: u32,
     pub(super) sender_name: &'a str,

@@ -137,7 +137,7 @@ struct Older<'a> {
     skipped: u64,
 }
 
-/// What becomes of a row that cannot be read.
+/// The consequence of a row that cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unreadable {
     /// The file is damaged, as it always was with such a row.
@@ -273,7 +273,7 @@ impl Older<'_> {
         }
     }
 
-    /// What was read; `None` if that failed and the row is left out.
+    /// Returns a value that was read, or `None` if that failed and its row is left out.
     fn read<T>(
         &mut self,
         outcome: Result<T, StoreError>,

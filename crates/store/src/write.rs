@@ -251,20 +251,12 @@ impl<'c> Writer<'c> {
         }
         let (number, kind, at, code, why) = row::ending_values(delivery, ending, unix_ms);
         let now = signed(self.clock.0.monotonic.0);
-        if self.charge_for(number)? {
+        if self.charges.charge(&mut self.open, number)? {
             self.more_open -= 1;
             self.ended.execute(params![number, kind, at, code, why, now])?;
             return Ok(());
         }
         self.run(row::END_AGAIN, (number, kind, at, code, why))
-    }
-
-    /// Charges for a delivery, unless it is over. Returns whether it was open.
-    fn charge_for(&mut self, delivery: i64) -> Result<bool> {
-        let mut rows = self.open.query([delivery])?;
-        let open = rows.next()?;
-        open.map(|row| self.charges.charge(row)).transpose()?;
-        Ok(open.is_some())
     }
 
     /// Deletes a delivery, and its message with it if it was the message's last one.
