@@ -119,7 +119,7 @@ mod tests {
         // The first frame uses the quota up, so that the reader waits with the second one.
         let json = format!(
             r#"{{"v":1,"type":"SEND","id":"i","ts":1,"to":"Bob","payload":{{"body":"{}"}}}}"#,
-            "x".repeat(300_000)
+            "x".repeat(60_000)
         );
         let mut bytes = Vec::new();
         frame::append(&mut bytes, |frame| frame.extend_from_slice(json.as_bytes()));
