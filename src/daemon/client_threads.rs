@@ -1,7 +1,6 @@
 //! The reader thread of each client.
 
 use super::{
-    Inbox,
     client_handle::ClientHandle,
     client_wire::{ClientWire, WriterReport},
     entry::QueuedFrames,
@@ -10,7 +9,7 @@ use super::{
 use client::link::{
     BufferedBytes, End, HalfRead, LONG_BYTES, Lane, ReadQuota, Reading, STACK_BYTES, read_frames,
 };
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, Sender};
 use platform::{foreground::start_time, peer::User, transport::Stream};
 use protocol::{
     client_frame::ClientBatch,
@@ -32,7 +31,7 @@ const STRANGER_QUOTA_BYTES: usize = 32 << 10;
 /// The data that the threads of all clients share.
 #[derive(Clone, Debug)]
 pub(super) struct ReaderContext {
-    pub(super) inbox: Inbox,
+    pub(super) inbox: Sender<Event>,
     pub(super) frame_bytes_max: usize,
     pub(super) buffered: BufferedBytes,
     pub(super) half_read: HalfRead,
@@ -76,8 +75,8 @@ pub(super) fn start(
             guard.send(Event::Accepted(id, process, Box::new(client)));
             read(id, &stream, &reading, &quota, &context);
         }
-        // The guard has reported the end, so the lane is dropped, which ends the writer and the
-        // channel.
+        // The guard has reported the end, so the router's thread drops the lane, which ends the
+        // writer and the channel.
         for writer in writers {
             if writer.join(&stream, &context.router_ended).is_err() {
                 tracing::error!("the writer of client {} panicked", id.0);
@@ -158,7 +157,7 @@ fn discard(stream: &Stream) {
 /// reader's client.
 struct EndGuard<'a> {
     id: ClientId,
-    inbox: &'a Inbox,
+    inbox: &'a Sender<Event>,
 }
 
 impl EndGuard<'_> {
