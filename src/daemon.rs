@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   acceptor --- a stream ---> starter --- a stream ---> reader ----+
-//!                                                        reader ----+--> inbox --> router's thread
+//!                                                        reader ----+--> inbox --> Routing
 //!                                                        writer ----+ "written"      |
 //!                                              stream <-- lane, perhaps through a writer
 //! ```
@@ -18,14 +18,14 @@ mod client_wire;
 mod entry;
 mod error;
 mod event;
+mod inbox;
 mod instance_lock;
 pub(crate) mod mark;
 mod operator_key;
 mod policy_thread;
 mod readers;
-mod router_thread;
+mod routing;
 mod settings;
-mod spin;
 pub(crate) mod stopped;
 mod store_thread;
 mod turns;
@@ -39,7 +39,7 @@ pub use settings::limits;
 use acceptor::Acceptor;
 use client::link::{BufferedBytes, HalfRead};
 use client_threads::ReaderContext;
-use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{RecvTimeoutError, bounded};
 use event::Event;
 use instance_lock::InstanceLock;
 use platform::{
@@ -52,7 +52,7 @@ use policy_thread::PolicyReloader;
 use protocol::{relay::Process, secret::Secret};
 use readers::{Arriving, Starter};
 use router::{Limits, policy::Policy};
-use router_thread::{RouterThread, Start};
+use routing::{Routing, Start};
 use std::{
     io, mem,
     path::Path,
@@ -63,6 +63,9 @@ use std::{
 };
 use store::{self, OpenError, Opened, Progress, Store};
 use turns::{FLOOD, WAITING_MAX};
+
+/// The inbox of the router.
+type Inbox = inbox::Inbox<Routing>;
 
 /// The number of open files besides the clients' connections, with some to spare.
 const FILES_OF_OWN: u64 = 64;
@@ -113,11 +116,7 @@ fn run_with(
     // Each client has a reader, which allocates what it has read.
     platform::process::limit_arenas();
     let waiting_max = allow_clients(&settings.limits);
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "each sender's part of the inbox is bounded, a client's by its reader's quota"
-    )]
-    let (inbox, events) = crossbeam_channel::unbounded();
+    let inbox = Inbox::new();
     // The same quarter as of long frames that are read in part.
     let buffered = BufferedBytes::new(settings.limits.memory_bytes_max / 4);
     // The channel is disconnected when the router's thread ends, also by a panic.
@@ -133,7 +132,7 @@ fn run_with(
     let (reloader, policy_thread) =
         policy_thread::start(Arc::clone(&lock.home_lock), policy.is_some(), inbox.clone())?;
     let signals = handle_signals(inbox.clone(), reloader.clone())?;
-    let (store, store_thread) = store_thread::start(opened.store, run_store, inbox)?;
+    let (store, store_thread) = store_thread::start(opened.store, run_store, inbox.clone())?;
     let about = describe(&lock, settings.ends_with_starter, opened.remarks);
     let start = Start {
         limits: settings.limits,
@@ -144,8 +143,13 @@ fn run_with(
         policy: Arc::new(policy.unwrap_or_default()),
         about,
     };
-    let router = RouterThread::new(start, events, buffered, store, reloader.clone());
-    let router = thread::Builder::new().name("router".into()).spawn(move || router.run(ended))?;
+    let routing = Box::new(Routing::new(start, buffered, store, reloader.clone()));
+    let router = thread::Builder::new().name("router".into()).spawn(move || {
+        let mut routing = inbox.run(routing);
+        routing.hang_up();
+        drop(ended);
+        routing.finish()
+    })?;
     let starter = Starter::start(waiting_max, context.clone())?;
     let acceptor = Acceptor::start(listener, starter.arriving.clone())?;
     tracing::info!("listening at {}", lock.endpoint);
@@ -159,8 +163,8 @@ fn run_with(
     };
     keeper.supervise(acceptor).stop();
     let readers = starter.stop();
-    // The router's thread ends when the last sender of its inbox is dropped.
-    drop((signals, context, reloader));
+    // The policy thread ends when the last reloader is dropped.
+    drop((signals, reloader));
     let reason = router.join().map_err(|_| DaemonError::Panicked("router"))?;
     if reason == Some(stopped::ON_PURPOSE) {
         lock.mark_as_stopped();
@@ -265,7 +269,7 @@ fn describe(
 }
 
 fn handle_signals(
-    inbox: Sender<Event>,
+    inbox: Inbox,
     reloader: PolicyReloader,
 ) -> io::Result<platform::stop_signals::Listening> {
     platform::stop_signals::listen(move |signal| match signal {

@@ -19,6 +19,7 @@ mod pipe;
 use std::{
     io::{self, Read, Write},
     sync::Arc,
+    time::Duration,
 };
 
 use crate::{endpoint::Endpoint, naming, peer::User, refusal};
@@ -166,6 +167,17 @@ impl Stream {
     /// other side reads the bytes that were written, and then the end.
     pub fn hang_up(&self) {
         self.0.hang_up();
+    }
+
+    /// Waits until there is input or the end, or for this time. Returns false if the time is over.
+    ///
+    /// A read waits, too. But on Linux, a thread that waits in a read is also woken each time that
+    /// the other side reads. On Windows this returns true at once.
+    ///
+    /// # Errors
+    /// If the system refuses to wait.
+    pub fn await_input(&self, time: Option<Duration>) -> io::Result<bool> {
+        self.0.await_input(time)
     }
 
     /// Writes as much as is possible without blocking.

@@ -1,4 +1,4 @@
-//! The handle that the router's thread has of a client's connection.
+//! The handle of a client's connection for the threads that route.
 
 use super::{client_wire::ClientWire, turns::Pid};
 use client::link::{HalfRead, Lane, ReadQuota};
@@ -7,7 +7,7 @@ use router::ClientId;
 use std::{mem, sync::Arc};
 
 /// The bytes of a client's parsed frames that may wait for the client's turn.
-const QUOTA_BYTES: usize = 512 << 10;
+const QUOTA_BYTES: usize = 128 << 10;
 
 /// The stream, lane and read quota of a client.
 #[derive(Debug)]
@@ -67,6 +67,7 @@ impl ClientHandle {
 mod tests {
     use super::*;
     use crate::daemon::{
+        Inbox,
         client_threads::{ReaderContext, start},
         event::Event,
     };
@@ -74,7 +75,24 @@ mod tests {
     use crossbeam_channel::bounded;
     use platform::{endpoint::Endpoint, paths, peer::User, transport::Listener};
     use protocol::frame;
-    use std::{env, fs, io::Write, process, time::Duration};
+    use std::{
+        env, fs,
+        io::Write,
+        process, thread,
+        time::{Duration, Instant},
+    };
+
+    /// Waits for the next event of an inbox that nobody reads.
+    fn next(inbox: &Inbox) -> Event {
+        let start = Instant::now();
+        loop {
+            if let Some(event) = inbox.pop() {
+                return event;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "no event came");
+            thread::yield_now();
+        }
+    }
 
     #[test]
     fn hang_up_ends_a_client_whose_reader_waits_for_its_quota() {
@@ -83,12 +101,12 @@ mod tests {
         let endpoint = Endpoint::inside(&folder, "daemon").unwrap();
         let listener = Listener::bind(&endpoint).unwrap();
         let near = Stream::connect(&endpoint).unwrap();
-        let (inbox, events) = bounded(16);
+        let inbox = Inbox::new();
         let (buffered, owner) = (BufferedBytes::default(), User::me().unwrap());
-        let half_read = HalfRead::new(1_000, 1_000);
+        let half_read = HalfRead::new(usize::MAX, usize::MAX);
         let (_router, router_ended) = bounded(1);
         let context = ReaderContext {
-            inbox,
+            inbox: inbox.clone(),
             frame_bytes_max: 1 << 20,
             buffered,
             half_read,
@@ -97,25 +115,20 @@ mod tests {
         };
         let reader = start(ClientId(1), listener.accept().unwrap(), &context).unwrap();
         drop(context);
-        let Ok(Event::Accepted(.., client)) = events.recv() else {
-            panic!("the client is accepted")
-        };
+        let Event::Accepted(.., client) = next(&inbox) else { panic!("the client is accepted") };
         // The first frame uses the quota up, so that the reader waits with the second one.
         let json = format!(
             r#"{{"v":1,"type":"SEND","id":"i","ts":1,"to":"Bob","payload":{{"body":"{}"}}}}"#,
-            "x".repeat(300_000)
+            "x".repeat(60_000)
         );
         let mut bytes = Vec::new();
         frame::append(&mut bytes, |frame| frame.extend_from_slice(json.as_bytes()));
         (&near).write_all(&bytes.repeat(2)).unwrap();
-        let mut taken = vec![events.recv().unwrap()];
+        let taken = next(&inbox);
+        assert!(matches!(taken, Event::Frames(..)), "{taken:?}");
         client.hang_up();
         drop(client);
-        while let Ok(event) = events.recv_timeout(Duration::from_secs(10)) {
-            taken.push(event);
-        }
-        let last = taken.last();
-        assert!(matches!(last, Some(Event::Ended(_))), "{last:?}");
+        while !matches!(next(&inbox), Event::Ended(_)) {}
         reader.join().unwrap();
         fs::remove_dir_all(folder).unwrap();
     }

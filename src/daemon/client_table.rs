@@ -1,4 +1,4 @@
-//! The clients, as the router's thread has them: their handles, and the frames that wait.
+//! The clients, as routing has them: their handles, and the frames that wait.
 
 use super::{client_handle::ClientHandle, entry::Entry, turns::Pid};
 use client::link::SpareBuffers;

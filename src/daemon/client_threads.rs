@@ -1,6 +1,7 @@
 //! The reader thread of each client.
 
 use super::{
+    Inbox,
     client_handle::ClientHandle,
     client_wire::{ClientWire, WriterReport},
     entry::QueuedFrames,
@@ -9,7 +10,7 @@ use super::{
 use client::link::{
     BufferedBytes, End, HalfRead, LONG_BYTES, Lane, ReadQuota, Reading, STACK_BYTES, read_frames,
 };
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::Receiver;
 use platform::{foreground::start_time, peer::User, transport::Stream};
 use protocol::{
     client_frame::ClientBatch,
@@ -31,7 +32,7 @@ const STRANGER_QUOTA_BYTES: usize = 32 << 10;
 /// The data that the threads of all clients share.
 #[derive(Clone, Debug)]
 pub(super) struct ReaderContext {
-    pub(super) inbox: Sender<Event>,
+    pub(super) inbox: Inbox,
     pub(super) frame_bytes_max: usize,
     pub(super) buffered: BufferedBytes,
     pub(super) half_read: HalfRead,
@@ -75,8 +76,8 @@ pub(super) fn start(
             guard.send(Event::Accepted(id, process, Box::new(client)));
             read(id, &stream, &reading, &quota, &context);
         }
-        // The guard has reported the end, so the router's thread drops the lane, which ends the
-        // writer and the channel.
+        // The guard has reported the end, so the lane is dropped, which ends the writer and the
+        // channel.
         for writer in writers {
             if writer.join(&stream, &context.router_ended).is_err() {
                 tracing::error!("the writer of client {} panicked", id.0);
@@ -157,7 +158,7 @@ fn discard(stream: &Stream) {
 /// reader's client.
 struct EndGuard<'a> {
     id: ClientId,
-    inbox: &'a Sender<Event>,
+    inbox: &'a Inbox,
 }
 
 impl EndGuard<'_> {

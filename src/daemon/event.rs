@@ -5,7 +5,7 @@ use protocol::{code::Violation, relay::Process};
 use router::{ClientId, PeerProcess, policy::Policy};
 use std::sync::Arc;
 
-/// An event from another thread for the router's thread.
+/// An event for the router.
 #[derive(Debug)]
 pub(super) enum Event {
     /// A client has connected, from this process, and its reader has started.

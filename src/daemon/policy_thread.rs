@@ -1,6 +1,8 @@
 //! The thread that reads policy.toml again on request.
 
-use super::{error::DaemonError, event::Event, instance_lock::HomeLock, mark::POLICY_IN_FORCE};
+use super::{
+    Inbox, error::DaemonError, event::Event, instance_lock::HomeLock, mark::POLICY_IN_FORCE,
+};
 use crate::config::policy;
 use client::home::{LOCK_FILE, is_absent};
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -33,7 +35,7 @@ type WaitingClients = Arc<Mutex<Vec<ClientId>>>;
 pub(super) fn start(
     home: Arc<HomeLock>,
     in_force: bool,
-    inbox: Sender<Event>,
+    inbox: Inbox,
 ) -> io::Result<(PolicyReloader, JoinHandle<()>)> {
     let (wake, wakes) = bounded(1);
     let (waiting, in_force) = (WaitingClients::default(), Arc::new(AtomicBool::new(in_force)));
@@ -103,7 +105,7 @@ fn run(
     wakes: &Receiver<()>,
     waiting: &WaitingClients,
     in_force: &AtomicBool,
-    inbox: &Sender<Event>,
+    inbox: &Inbox,
 ) {
     for () in wakes {
         let clients = mem::take(&mut *waiting.lock());

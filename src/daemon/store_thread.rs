@@ -1,9 +1,10 @@
-//! The store's thread, and the handle that the router's thread has of it.
+//! The store's thread, and the handle of it for the threads that route.
 //!
 //! The router never waits for the disk: changes stay here while the store's channel is full. The
 //! router limits their number.
 
 use super::{
+    Inbox,
     event::Event,
     turns::{Pid, Turns},
 };
@@ -25,7 +26,7 @@ const QUERIES_MAX: usize = 16;
 /// The most of these of one process, so that others find a place at once.
 const QUERIES_OF_ONE_MAX: usize = QUERIES_MAX / 2;
 
-/// The handle that the router's thread has of the store's thread.
+/// The handle of the store's thread.
 #[derive(Debug)]
 pub(super) struct StoreHandle {
     jobs: Sender<Job>,
@@ -41,13 +42,13 @@ pub(super) struct StoreHandle {
 }
 
 /// What the store's thread does until its channel of jobs ends.
-pub(super) type Run = fn(Store, &Receiver<Job>, &Sender<Event>);
+pub(super) type Run = fn(Store, &Receiver<Job>, &Inbox);
 
 /// Starts the store's thread.
 pub(super) fn start(
     store: Store,
     run: Run,
-    inbox: Sender<Event>,
+    inbox: Inbox,
 ) -> io::Result<(StoreHandle, JoinHandle<()>)> {
     let (jobs, waiting) = bounded(JOBS_MAX);
     let thread = thread::Builder::new().name("store".into()).spawn(move || {
@@ -58,18 +59,18 @@ pub(super) fn start(
 }
 
 /// Does the jobs, and reports to the router's inbox.
-pub(super) fn run(store: Store, jobs: &Receiver<Job>, inbox: &Sender<Event>) {
-    // Sending fails only once the router's thread is ending. The last jobs are still done.
-    store.run(jobs, |report| drop(inbox.send(Event::Stored(report))));
+pub(super) fn run(store: Store, jobs: &Receiver<Job>, inbox: &Inbox) {
+    // Posting fails only once the router has ended. The last jobs are still done.
+    store.run(jobs, |report| drop(inbox.post(Event::Stored(report))));
 }
 
 /// Reports a panic of the store's thread.
-struct PanicGuard(Sender<Event>);
+struct PanicGuard(Inbox);
 
 impl Drop for PanicGuard {
     fn drop(&mut self) {
         if thread::panicking() {
-            drop(self.0.send(Event::StoreDied));
+            drop(self.0.post(Event::StoreDied));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Frames stay whole and in order with any pattern of reads.
 //!
-//! The router's thread and a client's writer thread write to one stream in turn. A reader that
+//! A routing thread and a client's writer thread write to one stream in turn. A reader that
 //! stalls at random moments makes them alternate often.
 
 use rand_chacha::ChaCha8Rng;

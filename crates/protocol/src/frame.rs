@@ -8,8 +8,8 @@ pub const PREFIX: usize = 4;
 /// The default `max_frame_bytes`.
 pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
 
-/// The bytes requested from a read while traffic is dense.
-const READ_BYTES: usize = 16 * 1024;
+/// The most bytes requested from a read, while traffic is dense.
+const READ_BYTES: usize = 64 * 1024;
 
 /// The bytes requested from a read on a quiet connection, of which there may be thousands.
 const QUIET_BYTES: usize = 4 * 1024;
@@ -81,7 +81,7 @@ impl Decoder {
         self.end += count;
         debug_assert!(self.end <= self.buffer.len());
         if is_full {
-            self.read_bytes = READ_BYTES;
+            self.read_bytes = (self.read_bytes * 4).min(READ_BYTES);
             self.small_reads = 0;
         } else if count > QUIET_BYTES / 2 {
             self.small_reads = 0;
@@ -91,6 +91,18 @@ impl Decoder {
                 self.read_bytes = QUIET_BYTES;
             }
         }
+    }
+
+    /// Whether the buffer is larger than that of a quiet connection, and [`rest`](Self::rest) would
+    /// shrink it.
+    #[must_use]
+    pub const fn can_rest(&self) -> bool {
+        self.pending() == 0 && self.buffer.len() > QUIET_BYTES
+    }
+
+    /// Notes that nothing has come for some time.
+    pub const fn rest(&mut self) {
+        self.read_bytes = QUIET_BYTES;
     }
 
     /// Returns the number of bytes of the incomplete frame.
@@ -292,11 +304,25 @@ mod tests {
     }
 
     #[test]
-    fn buffer_grows_with_the_first_read_that_fills_it() {
+    fn buffer_shrinks_at_rest() {
+        let mut decoder = Decoder::new(1 << 20);
+        let frame = frames(&[&[b'x'; QUIET_BYTES]]);
+        decode(&mut decoder, &frame.repeat(8)).unwrap();
+        assert_eq!(decoder.space().len(), READ_BYTES);
+        assert!(decoder.can_rest());
+        decoder.rest();
+        assert_eq!(decoder.space().len(), QUIET_BYTES);
+        assert!(!decoder.can_rest());
+    }
+
+    #[test]
+    fn buffer_grows_with_each_read_that_fills_it() {
         let mut decoder = Decoder::new(1 << 20);
         let frame = frames(&[&[b'x'; 60]]);
-        decode(&mut decoder, &frame.repeat(QUIET_BYTES / frame.len())).unwrap();
-        assert_eq!(decoder.space().len(), READ_BYTES);
+        for space in [QUIET_BYTES, 4 * QUIET_BYTES, READ_BYTES, READ_BYTES] {
+            assert_eq!(decoder.space().len(), space);
+            decode(&mut decoder, &frame.repeat(space / frame.len())).unwrap();
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::interface::ClientId;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-/// The work of one client in one round. A unit is about a nanosecond of the router's thread.
+/// The work of one client in one round. A unit is about a nanosecond.
 pub(crate) const QUANTUM: i64 = 20_000;
 
 /// The largest debt that a client has to sit out, in quanta.

@@ -9,6 +9,7 @@ use std::{
         unix::fs::{FileTypeExt as _, MetadataExt as _},
     },
     path::Path,
+    time::Duration,
 };
 
 use interprocess::{
@@ -186,6 +187,18 @@ impl Stream {
             libc::getsockopt(socket, libc::SOL_LOCAL, libc::LOCAL_PEERPID, into, &mut bytes)
         };
         (asked == 0).then_some(pid).and_then(|pid: libc::pid_t| pid.try_into().ok())
+    }
+
+    pub(crate) fn await_input(&self, time: Option<Duration>) -> io::Result<bool> {
+        let ms = time.map_or(-1, |time| time.as_millis().try_into().unwrap_or(i32::MAX));
+        let fd = self.0.as_fd().as_raw_fd();
+        let mut polled = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: the pointer is to one value of ours, and the socket is open.
+        match unsafe { libc::poll(&raw mut polled, 1, ms) } {
+            0 => Ok(false),
+            1.. => Ok(true),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {

@@ -1,12 +1,12 @@
 //! The writing half of the daemon's end: direct writes while the writer thread is idle, else a
 //! hand-over to it.
 //!
-//! The router's thread writes to a client's stream itself, without blocking, while the client's
+//! The thread that routes writes to a client's stream itself, without blocking, while the client's
 //! writer thread has nothing to write. Bytes that the system does not take at once are handed over
 //! to the writer. An empty channel does not mean an idle writer: the writer may hold a batch that
 //! it took out, and two writers on one stream would mix their frames. So the bytes handed over are
-//! counted before the hand-over and subtracted once the writer reports them, and the router's
-//! thread writes only while the count is zero.
+//! counted before the hand-over and subtracted once the writer reports them, and a thread that
+//! routes writes only while the count is zero.
 
 use crossbeam_channel::Receiver;
 use platform::transport::Stream;
@@ -18,9 +18,9 @@ use std::{
 /// The stack of a thread that reads or writes frames; there are two for each client.
 pub const STACK_BYTES: usize = 256 * 1024;
 
-/// The largest capacity of a spare buffer, and the most spare buffers.
+/// The largest capacity of a spare buffer, and the most bytes of all spare buffers.
 const SPARE_BYTES: usize = 512 * 1024;
-const SPARES_MAX: usize = 16;
+const SPARES_BYTES_MAX: usize = 8 << 20;
 
 /// The most bytes in one hand-over. A slow client's progress is reported in steps of this size.
 const HAND_OVER_BYTES: usize = 256 * 1024;
@@ -39,17 +39,25 @@ pub trait Wire {
 
 /// Empty buffers that lanes share: a lane has one only while it has something to write.
 #[derive(Debug, Default)]
-pub struct SpareBuffers(Vec<Vec<u8>>);
+pub struct SpareBuffers {
+    buffers: Vec<Vec<u8>>,
+    /// The sum of their capacities.
+    bytes: usize,
+}
 
 impl SpareBuffers {
     fn take(&mut self) -> Vec<u8> {
-        self.0.pop().unwrap_or_default()
+        let buffer = self.buffers.pop().unwrap_or_default();
+        self.bytes -= buffer.capacity();
+        buffer
     }
 
     fn give(&mut self, mut buffer: Vec<u8>) {
-        if self.0.len() < SPARES_MAX && (1..=SPARE_BYTES).contains(&buffer.capacity()) {
+        let bytes = buffer.capacity();
+        if (1..=SPARE_BYTES).contains(&bytes) && self.bytes + bytes <= SPARES_BYTES_MAX {
             buffer.clear();
-            self.0.push(buffer);
+            self.bytes += bytes;
+            self.buffers.push(buffer);
         }
     }
 }
@@ -175,7 +183,7 @@ impl Drop for HangUpGuard<'_> {
 
 #[cfg(test)]
 mod tests {
-    //! Tests of the hand-over under shuttle: a [`Lane`] between models of the router's thread and
+    //! Tests of the hand-over under shuttle: a [`Lane`] between models of a routing thread and
     //! the writer thread, with a socket of little capacity.
 
     use super::*;

@@ -14,6 +14,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 /// The length up to which a half-read frame is allowed, however many bytes all readers hold.
@@ -24,6 +25,9 @@ const SHARES: usize = 16;
 
 /// The least bytes that are read at once, however little is free.
 const READ_BYTES_MIN: usize = 4 * 1024;
+
+/// The time without input after which a reader's buffer shrinks.
+const REST_AFTER: Duration = Duration::from_secs(1);
 
 /// The reason why nothing more is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -303,12 +307,19 @@ pub fn read_frames(
 ) -> End {
     let mut decoder = Decoder::new(reading.frame_bytes_max);
     let mut share = Share { reading, bytes: 0 };
+    let mut has_more = true;
     loop {
+        if !has_more && let Err(error) = await_input(stream, &mut decoder) {
+            return End::Failed(error.to_string());
+        }
         let space = decoder.space();
-        let count = space.len().min(reading.buffered.share().max(READ_BYTES_MIN));
-        match (&*stream).read(&mut space[..count]) {
+        let most = space.len().min(reading.buffered.share().max(READ_BYTES_MIN));
+        match (&*stream).read(&mut space[..most]) {
             Ok(0) => return End::Closed,
-            Ok(count) => decoder.filled(count),
+            Ok(count) => {
+                has_more = count == most;
+                decoder.filled(count);
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return End::Failed(error.to_string()),
         }
@@ -329,6 +340,22 @@ pub fn read_frames(
             }
             Some(victim) => evict(victim),
             None => {}
+        }
+    }
+}
+
+/// Waits until there is something to read. After some time, shrinks the decoder's buffer.
+fn await_input(stream: &Stream, decoder: &mut Decoder) -> io::Result<()> {
+    loop {
+        let time = decoder.can_rest().then_some(REST_AFTER);
+        match stream.await_input(time) {
+            Ok(true) => return Ok(()),
+            Ok(false) => {
+                decoder.rest();
+                decoder.space();
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
 }

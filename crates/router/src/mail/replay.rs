@@ -9,7 +9,7 @@ use crate::{
     accounts::{Holders, size_class},
     keys::AgentKey,
 };
-use std::collections::VecDeque;
+use std::{collections::VecDeque, hint::black_box};
 
 /// A session's replay buffer.
 #[derive(Debug, Default)]
@@ -59,9 +59,22 @@ impl Replay {
         self.messages.insert(index, message);
     }
 
+    /// Whether the buffer exceeds these bounds.
+    pub(super) fn exceeds(&self, messages_max: usize, bytes_max: usize) -> bool {
+        self.messages.len() > messages_max || self.bytes > bytes_max
+    }
+
+    /// Reads the oldest messages, which are in no cache of the processor. It waits for all of them
+    /// at once, instead of for each one when it is dropped.
+    pub(super) fn read_oldest(&self, count: usize) {
+        for message in self.messages.iter().take(count) {
+            black_box(message.sent.shared.first().copied());
+        }
+    }
+
     /// Removes and returns the oldest message, if the buffer exceeds these bounds.
     pub(super) fn pop_beyond(&mut self, messages_max: usize, bytes_max: usize) -> Option<Message> {
-        if self.messages.len() <= messages_max && self.bytes <= bytes_max {
+        if !self.exceeds(messages_max, bytes_max) {
             return None;
         }
         let message = self.messages.pop_front()?;

@@ -12,6 +12,9 @@ use crate::{
 };
 use rustc_hash::FxHashMap;
 
+/// A full replay buffer drops this many messages at a time, or a 16th of its bound.
+const SLICE: usize = 6;
+
 impl Mail {
     /// Retains a message that was delivered, if its recipient can ask for it again.
     pub(crate) fn retain_for_replay(
@@ -29,9 +32,14 @@ impl Mail {
         ctx.memory.charge_replay(message.memory_bytes());
         let agent = message.to;
         mailbox.replay.put(message);
-        while let Some(oldest) = mailbox.replay.pop_beyond(messages_max, bytes_max) {
-            ctx.memory.release_replay(oldest.memory_bytes());
-            note_gone(&mut self.streams, oldest.stream, oldest.seq);
+        if mailbox.replay.exceeds(messages_max, bytes_max) {
+            let count = SLICE.min(messages_max / 16);
+            mailbox.replay.read_oldest(count);
+            let messages_max = messages_max - count;
+            while let Some(oldest) = mailbox.replay.pop_beyond(messages_max, bytes_max) {
+                ctx.memory.release_replay(oldest.memory_bytes());
+                note_gone(&mut self.streams, oldest.stream, oldest.seq);
+            }
         }
         mailbox.replay.list(agent, &mut self.replays);
         self.make_room(ctx, 0);

@@ -1,11 +1,10 @@
-//! The router's thread: waits for its inbox only, and executes the router's outputs.
+//! The router with its clients: hands it what comes, and carries out its outputs without waiting.
 
 use super::{
-    client_table::ClientTable, entry::Entry, event::Event, policy_thread::PolicyReloader,
-    spin::Spin, stopped, store_thread::StoreHandle,
+    client_table::ClientTable, entry::Entry, event::Event, inbox::Handler,
+    policy_thread::PolicyReloader, stopped, store_thread::StoreHandle,
 };
 use client::link::BufferedBytes;
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, select};
 use protocol::{
     Moment, Now,
     delivery_id::IdKey,
@@ -16,12 +15,9 @@ use protocol::{
 use router::{ClientId, Input, Limits, Output, Router, policy::Policy};
 use std::{mem, sync::Arc, time::Duration};
 
-/// The most events that are taken from the inbox before frames are handled.
-const EVENTS_MAX: usize = 1024;
-
-/// The work that is done before its output is written and the inbox is looked at again, in units of
+/// The work of a round, before its output is written and the inbox is looked at again, in units of
 /// about a nanosecond.
-const WORK_BEFORE_FLUSH: u64 = 1_000_000;
+const ROUNDS_WORK: u64 = 1_000_000;
 
 /// The least change in buffered bytes that is reported to the router.
 const BUFFERED_STEP_BYTES: usize = 1024 * 1024;
@@ -29,10 +25,9 @@ const BUFFERED_STEP_BYTES: usize = 1024 * 1024;
 /// The most warnings of the store that `status` shows; older ones are dropped.
 const REMARKS_MAX: usize = 8;
 
-/// The router with its inbox, and what carries out its outputs.
-pub(super) struct RouterThread {
+/// The router, and what carries out its outputs.
+pub(super) struct Routing {
     router: Router,
-    inbox: Receiver<Event>,
     buffered: BufferedBytes,
     buffered_reported: usize,
     clients: ClientTable,
@@ -41,7 +36,6 @@ pub(super) struct RouterThread {
     outputs: Vec<Output>,
     /// Whether the router has stopped.
     stopped: bool,
-    spin: Spin,
     clock: DaemonClock,
     about: Process<'static>,
     /// The last warning of damage that a query found.
@@ -62,17 +56,15 @@ pub(super) struct Start {
     pub(super) about: Process<'static>,
 }
 
-impl RouterThread {
+impl Routing {
     pub(super) fn new(
         start: Start,
-        inbox: Receiver<Event>,
         buffered: BufferedBytes,
         store: StoreHandle,
         reloader: PolicyReloader,
     ) -> Self {
-        let mut thread = Self {
+        let mut routing = Self {
             router: Router::new(start.limits, start.seed),
-            inbox,
             buffered,
             buffered_reported: 0,
             clients: ClientTable::default(),
@@ -80,85 +72,34 @@ impl RouterThread {
             reloader,
             outputs: Vec::new(),
             stopped: false,
-            spin: Spin::default(),
             clock: DaemonClock::continuing(start.image.clock),
             about: start.about,
             damage: None,
         };
-        thread.describe();
-        thread.router.admit_operators(start.operator_key);
-        let now = thread.clock.now();
-        thread.router.use_id_key(start.id_key);
-        thread.router.restore(now, start.image, &mut thread.outputs);
-        thread.execute();
-        thread.handle(now, Input::Policy(start.policy));
-        thread
+        routing.describe();
+        routing.router.admit_operators(start.operator_key);
+        let now = routing.clock.now();
+        routing.router.use_id_key(start.id_key);
+        routing.router.restore(now, start.image, &mut routing.outputs);
+        routing.execute();
+        routing.handle(now, Input::Policy(start.policy));
+        routing
     }
 
-    /// Runs until the router has stopped or the store's thread has panicked; dropping `ended`
-    /// reports that. Then runs until the inbox has no sender any more. Returns the reason of the
-    /// stop, if the router was told to stop.
-    pub(super) fn run(mut self, ended: Sender<()>) -> Option<&'static str> {
-        while !self.stopped {
-            let event = self.wait();
-            let now = self.clock.now();
-            if let Some(event) = event {
-                self.handle_event(now, event);
-                for _ in 1..EVENTS_MAX {
-                    let Ok(event) = self.inbox.try_recv() else { break };
-                    self.handle_event(now, event);
-                }
-            }
-            self.serve(now);
-            self.report_buffered(now);
-            if self.router.deadline().is_some_and(|deadline| deadline <= now.monotonic) {
-                self.handle(now, Input::Tick);
-            }
-            self.flush(now);
-        }
+    /// Ends all connections at once.
+    pub(super) fn hang_up(&mut self) {
         self.clients.hang_up_all();
-        drop(ended);
-        let reason = self.router.stop_reason();
-        let Self { store, reloader, inbox, clock, .. } = self;
-        // Ends the policy thread, which has a sender of the inbox.
-        drop(reloader);
-        let (jobs, last) = store.into_last_job(Clock(clock.now()));
-        let mut last = Some(last);
-        while last.is_some() {
-            // The inbox is read meanwhile, since the store may be waiting for room in it.
-            select! {
-                send(jobs, last.take().expect("the loop runs while there is a job")) -> sent => {
-                    if sent.is_err() {
-                        tracing::error!("the store ended before the last changes reached it");
-                    }
-                }
-                recv(inbox) -> event => event.map_or((), reject),
-            }
-        }
-        drop(jobs);
-        inbox.iter().for_each(reject);
-        reason
     }
 
-    /// Returns the next event. Waits for it only while no frame can be handled.
-    fn wait(&mut self) -> Option<Event> {
-        if !self.clients.schedule.is_idle() {
-            return self.inbox.try_recv().ok();
+    /// Hands the last changes over to the store, which may have to wait for the disk. Returns the
+    /// reason of the stop, if the router was told to stop.
+    pub(super) fn finish(self) -> Option<&'static str> {
+        let reason = self.router.stop_reason();
+        let (jobs, last) = self.store.into_last_job(Clock(self.clock.now()));
+        if jobs.send(last).is_err() {
+            tracing::error!("the store ended before the last changes reached it");
         }
-        if let Some(event) = self.spin.receive(&self.inbox) {
-            return Some(event);
-        }
-        let Some(deadline) = self.router.deadline() else {
-            return Some(self.inbox.recv().expect("the daemon's main thread holds a sender"));
-        };
-        let left = deadline.since(self.clock.now().monotonic);
-        match self.inbox.recv_timeout(Duration::from_millis(left)) {
-            Ok(event) => Some(event),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => {
-                unreachable!("the daemon's main thread holds a sender")
-            }
-        }
+        reason
     }
 
     fn handle_event(&mut self, now: Now, event: Event) {
@@ -200,7 +141,7 @@ impl RouterThread {
     /// Handles frames in the order of the schedule, for a bounded amount of work.
     fn serve(&mut self, now: Now) {
         let mut work = 0;
-        while work < WORK_BEFORE_FLUSH
+        while work < ROUNDS_WORK
             && let Some((id, entry)) = self.clients.schedule.turn()
         {
             if matches!(entry, Entry::Frames(_)) && self.router.defers(id, &mut self.outputs) {
@@ -368,14 +309,40 @@ fn add_remark(remarks: &mut Vec<String>, former: Option<String>, why: String) {
     remarks.drain(..remarks.len().saturating_sub(REMARKS_MAX));
 }
 
-/// Hangs up on a client that connects while the daemon ends. Dropping the inbox's receiver would
-/// not drop the lane inside the event, and the client's writer would wait for that lane. What the
-/// store could not put into its place is logged.
-fn reject(event: Event) {
-    match event {
-        Event::Accepted(.., client) => client.hang_up(),
-        Event::Stored(store::Report::Ousted(why)) => tracing::error!("{why}"),
-        _ => {}
+impl Handler for Routing {
+    type Event = Event;
+
+    fn round(&mut self, events: impl Iterator<Item = Event>) {
+        let now = self.clock.now();
+        events.for_each(|event| self.handle_event(now, event));
+        self.serve(now);
+        self.report_buffered(now);
+        if self.router.deadline().is_some_and(|deadline| deadline <= now.monotonic) {
+            self.handle(now, Input::Tick);
+        }
+        self.flush(now);
+    }
+
+    fn deadline(&self) -> Option<Moment> {
+        if self.clients.schedule.is_idle() { self.router.deadline() } else { Some(Moment(0)) }
+    }
+
+    fn until(&self, moment: Moment) -> Duration {
+        Duration::from_millis(moment.since(self.clock.now().monotonic))
+    }
+
+    fn has_ended(&self) -> bool {
+        self.stopped
+    }
+
+    /// Hangs up on a client that connects while the daemon ends. What the store could not put into
+    /// its place is logged.
+    fn reject(event: Event) {
+        match event {
+            Event::Accepted(.., client) => client.hang_up(),
+            Event::Stored(store::Report::Ousted(why)) => tracing::error!("{why}"),
+            _ => {}
+        }
     }
 }
 
