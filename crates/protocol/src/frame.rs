@@ -100,9 +100,10 @@ impl Decoder {
         self.pending() == 0 && self.buffer.len() > QUIET_BYTES
     }
 
-    /// Notes that nothing has come for some time.
-    pub const fn rest(&mut self) {
+    /// Shrinks the buffer to that of a quiet connection.
+    pub fn rest(&mut self) {
         self.read_bytes = QUIET_BYTES;
+        self.space();
     }
 
     /// Returns the number of bytes of the incomplete frame.

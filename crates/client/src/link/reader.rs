@@ -350,10 +350,7 @@ fn await_input(stream: &Stream, decoder: &mut Decoder) -> io::Result<()> {
         let time = decoder.can_rest().then_some(REST_AFTER);
         match stream.await_input(time) {
             Ok(true) => return Ok(()),
-            Ok(false) => {
-                decoder.rest();
-                decoder.space();
-            }
+            Ok(false) => decoder.rest(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
