@@ -9,5 +9,5 @@ mod table;
 pub(super) use client::Client;
 pub(super) use client::{Applicant, Doing, Membership, Stage};
 pub(super) use heartbeat::CLOSE_MS;
-pub(super) use send_window::{Content, Notice};
+pub(super) use send_window::Content;
 pub(super) use table::Connections;

@@ -112,9 +112,19 @@ impl Router {
     /// Handles a recipient's ACK. Ignores the ACK of a delivery that the recipient never got or has
     /// acknowledged before.
     pub(super) fn acknowledged(&mut self, client: ClientId, ack: &ClientAck) {
-        if let (Some(id), Some(answer)) = (ack.id, &ack.answer) {
-            self.answered(client, id, answer);
+        let answered = match (ack.id, &ack.answer) {
+            (Some(id), Some(answer)) => self.answered(client, id, answer),
+            _ => None,
+        };
+        self.end_acknowledged(client, ack);
+        if let Some(answer) = answered {
+            self.ctx.record(Change::Sync);
+            self.tell(answer);
         }
+    }
+
+    /// Ends the deliveries that an ACK names.
+    fn end_acknowledged(&mut self, client: ClientId, ack: &ClientAck) {
         let Some(agent) = self.connections.agent_of(client) else { return };
         let Some(id) = ack.id else { return };
         let Some(key) = self.mail.delivered_to(agent, id) else {
@@ -127,9 +137,6 @@ impl Router {
                 self.record_question_of(&message);
                 self.retain_for_replay(message);
             }
-        }
-        if ack.answer.is_some() {
-            self.ctx.record(Change::Sync);
         }
         self.pump(agent);
     }

@@ -8,10 +8,12 @@
 use super::{
     interface::ClientId,
     keys::{AgentKey, MessageKey, StreamKey},
+    outcome::Outcome,
     send_digest::SendDigest,
     sender::SendId,
 };
 use protocol::record::LastNumbers;
+use serde_json::value::RawValue;
 use std::collections::VecDeque;
 use uuid::Uuid;
 
@@ -40,6 +42,12 @@ pub(super) enum Continuation {
     Join(ClientId),
     /// Acknowledges a change of subscriptions, by the id of its frame.
     Subscribe(ClientId, SendId),
+    /// Tells a sender how its message ended.
+    Tell(Box<Outcome>),
+    /// Hands an agent the notices that waited for it.
+    Notices(AgentKey),
+    /// Answers a client's request with this `data`.
+    Respond(ClientId, Box<RawValue>),
 }
 
 /// A SEND that is being persisted.
@@ -102,6 +110,14 @@ impl Journal {
         self.line.pop_front_if(|(ticket, _)| *ticket <= upto).map(|(_, ready)| ready)
     }
 
+    /// Returns the outcomes that wait to be told.
+    pub(super) fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
+        self.line.iter().filter_map(|(_, continuation)| match continuation {
+            Continuation::Tell(outcome) => Some(&**outcome),
+            _ => None,
+        })
+    }
+
     /// Continues the numbers of an earlier daemon.
     pub(super) const fn restore(&mut self, last: LastNumbers) {
         self.last = last;
@@ -135,5 +151,17 @@ impl Journal {
     /// Notes the number of a notice that an earlier daemon recorded.
     pub(super) fn note_notice(&mut self, number: u64) {
         self.last_notice = self.last_notice.max(number);
+    }
+}
+
+#[cfg(test)]
+mod inspect {
+    use super::*;
+
+    impl Journal {
+        /// Returns the sender of each outcome that waits to be told, and the outcome's bytes.
+        pub(crate) fn charged(&self) -> impl Iterator<Item = (AgentKey, usize)> {
+            self.outcomes().map(Outcome::charged)
+        }
     }
 }

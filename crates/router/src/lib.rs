@@ -51,6 +51,7 @@ mod notices;
 mod operator_mail;
 #[cfg(any(test, feature = "testing"))]
 pub mod oracle;
+mod outcome;
 mod persist;
 mod planted;
 pub mod policy;

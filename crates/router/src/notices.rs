@@ -1,10 +1,9 @@
 //! Notices that wait for senders that are away.
 //!
-//! The store has these notices, too, so that they survive the daemon. A notice is removed from the
-//! store once the operating system has accepted its frame. After a crash before that, the notice is
-//! sent again.
+//! The store has each notice of an agent from the outcome until the operating system has accepted
+//! its frame. After a crash before that, the notice is sent again.
 
-use super::{connections::Notice, context::Context, interface::Output, keys::AgentKey};
+use super::{context::Context, interface::Output, keys::AgentKey, outcome::Notice};
 use protocol::{
     name::Name,
     record::{Change, NoticeRecord},

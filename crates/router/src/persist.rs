@@ -139,7 +139,7 @@ impl Router {
     }
 
     /// Queues an action until all changes so far are persisted.
-    fn wait(&mut self, continuation: Continuation) {
+    pub(super) fn wait(&mut self, continuation: Continuation) {
         let last = self.ctx.journal.last_ticket();
         self.ctx.wait(last, continuation);
     }
@@ -194,6 +194,9 @@ impl Router {
                     self.connections.acknowledge(&mut self.ctx, client, id.as_str());
                 }
                 (Continuation::Join(client), _) => self.recorded(client),
+                (Continuation::Tell(outcome), _) => self.told(*outcome),
+                (Continuation::Notices(agent), _) => self.hand_notices(agent),
+                (Continuation::Respond(client, data), _) => self.request_persisted(client, &data),
             }
         }
         for agent in self.connections.end_store_pauses(&mut self.ctx) {

@@ -20,6 +20,8 @@ pub(super) enum Bug {
     LostReplay,
     /// A message is accepted before it is persisted.
     AcceptedEarly,
+    /// Senders are told of outcomes that are not persisted.
+    ToldEarly,
     /// Reserved numbers of a stream are used again after a crash.
     ReusedNumbers,
     /// The sequence numbers of a closed stream begin anew.
@@ -129,6 +131,11 @@ impl Planted {
     /// The ticket that must be persisted before a SEND is accepted.
     pub(super) fn awaited(self, ticket: u64) -> u64 {
         ticket.saturating_sub(u64::from(self.has(Bug::AcceptedEarly)))
+    }
+
+    /// Whether senders are told of outcomes that are not persisted.
+    pub(super) fn tells_early(self) -> bool {
+        self.has(Bug::ToldEarly)
     }
 
     /// The streams that lose their first message when their recipient's connection ends.

@@ -96,9 +96,7 @@ impl Router {
             && let Some(agent) = self.connections.agent_of(id)
         {
             self.directory.confirm_token(&mut self.ctx, agent);
-            for notice in self.notices.take(&mut self.ctx, agent) {
-                self.connections.hand_notice(&mut self.ctx, id, notice);
-            }
+            self.hand_waiting_notices(agent);
         }
     }
 

@@ -2,13 +2,16 @@
 
 use super::{
     Router,
-    connections::{Content, Notice},
+    connections::Content,
     context::Context,
     frame::Frame,
     interface::ClientId,
+    journal::Continuation,
     keys::AgentKey,
     mail::{Message, QueueState},
     notices,
+    outcome::{Notice, Outcome},
+    questions::Question,
 };
 use protocol::{
     calendar::time_limit,
@@ -20,21 +23,19 @@ use protocol::{
     record::NoticeRecord,
 };
 use serde::Serialize;
-use std::sync::Arc;
 use uuid::Uuid;
 
-/// Returns a frame from the daemon to a sender, as shared bytes that can be handed out more than
-/// once.
-fn frame_for_sender(
+/// Returns a notice for a sender. The store has no record of it.
+fn notice_of(
     ctx: &mut Context,
     kind: Kind,
     from: Option<&str>,
     payload: &impl Serialize,
-) -> Arc<[u8]> {
+) -> Notice {
     let (mut text, mut bytes) = (Uuid::encode_buffer(), Vec::new());
     let id = ctx.new_id().hyphenated().encode_lower(&mut text);
     Header { from, ..Header::new(kind, id, ctx.now.unix_ms) }.append(&mut bytes, payload);
-    bytes.into()
+    Notice { frame: bytes.into(), number: None }
 }
 
 impl Router {
@@ -50,36 +51,89 @@ impl Router {
             correlation_id: question.map(|question| question.correlation_id.into()),
             ..Nack::new(message.sent.id.as_str(), code, why)
         };
-        let frame = frame_for_sender(&mut self.ctx, Kind::Nack, None, &nack);
-        let by = message.sent.by.filter(|by| self.connections.membership(*by).is_some());
-        self.inform(message.sent.from, by, client, frame);
+        let notice = notice_of(&mut self.ctx, Kind::Nack, None, &nack);
+        let (sender, by) = (message.sent.from, message.sent.by);
+        let outcome = Outcome { sender, by, client, is_failure: true, notice };
+        if message.reliable.is_some() { self.tell(outcome) } else { self.inform(outcome) }
     }
 
-    /// Hands a frame to a sender: on the connection `client` that asked the question, or else on
-    /// the agent's current connection, or else when the session is resumed. If `by` is set, a
-    /// companion or an operator sent the message, and only that connection gets the frame.
-    fn inform(
-        &mut self,
-        sender: AgentKey,
-        by: Option<ClientId>,
-        client: Option<ClientId>,
-        frame: Arc<[u8]>,
-    ) {
-        if let Some(by) = by {
-            let frame = Frame { head: Vec::new(), shared: Some(frame) };
-            return self.connections.hand(&mut self.ctx, by, frame, Content::Answer);
+    /// Tells a sender of an outcome once the store has persisted it, so that no crash undoes what
+    /// was told. The store gets the notice together with the outcome, so that no crash hides it.
+    pub(super) fn tell(&mut self, mut outcome: Outcome) {
+        let waits = self.ctx.journal.backlog() > 0 && !self.ctx.planted.tells_early();
+        if waits && let Some(listener) = self.listener(&outcome) {
+            if outcome.by != Some(listener) {
+                self.record_notice(outcome.sender, &mut outcome.notice);
+            }
+            let (sender, bytes) = outcome.charged();
+            self.ctx.charge_memory(sender, bytes);
+            self.wait(Continuation::Tell(Box::new(outcome)));
+        } else {
+            self.inform(outcome);
         }
-        let notice = Notice { frame, number: None };
-        match client.filter(|client| self.connections.membership(*client).is_some()) {
+    }
+
+    /// Tells a sender of an outcome that is persisted.
+    pub(super) fn told(&mut self, outcome: Outcome) {
+        let (sender, bytes) = outcome.charged();
+        self.ctx.release_memory(sender, bytes);
+        self.inform(outcome);
+    }
+
+    /// Tells a sender of an outcome now, or when its session is resumed.
+    fn inform(&mut self, outcome: Outcome) {
+        let listener = self.listener(&outcome);
+        let Outcome { sender, by, is_failure, notice, .. } = outcome;
+        match listener {
+            Some(client) if by == Some(client) => {
+                let frame = Frame { head: Vec::new(), shared: Some(notice.frame) };
+                self.connections.hand(&mut self.ctx, client, frame, Content::Answer);
+            }
             Some(client) => self.connections.hand_notice(&mut self.ctx, client, notice),
-            None => self.inform_agent(sender, notice),
+            None if by.is_some() && !is_failure => {}
+            None => self.hold_notice(sender, notice),
         }
+    }
+
+    /// Returns the connection that is told of an outcome: the one that sent the message or asked
+    /// the question, or else the agent's.
+    fn listener(&self, outcome: &Outcome) -> Option<ClientId> {
+        let is_member = |client: &ClientId| self.connections.membership(*client).is_some();
+        match outcome.by.filter(is_member) {
+            None if outcome.by.is_some() && !outcome.is_failure => None,
+            None => {
+                outcome.client.filter(is_member).or_else(|| self.client_for_notices(outcome.sender))
+            }
+            by => by,
+        }
+    }
+
+    /// Hands an agent the notices that waited for it, once the store has what they tell.
+    pub(super) fn hand_waiting_notices(&mut self, agent: AgentKey) {
+        if self.ctx.journal.backlog() > 0 {
+            self.wait(Continuation::Notices(agent));
+        } else {
+            self.hand_notices(agent);
+        }
+    }
+
+    /// Hands an agent the notices that waited for it, if it is still here.
+    pub(super) fn hand_notices(&mut self, agent: AgentKey) {
+        let Some(client) = self.client_for_notices(agent) else { return };
+        for notice in self.notices.take(&mut self.ctx, agent) {
+            self.connections.hand_notice(&mut self.ctx, client, notice);
+        }
+    }
+
+    /// Returns an agent's connection, if it gets notices already.
+    fn client_for_notices(&self, agent: AgentKey) -> Option<ClientId> {
+        let client = self.directory.client(agent);
+        client.filter(|client| self.connections.knows_session(*client))
     }
 
     /// Hands a notice to a sender, on its connection or when its session is resumed.
     pub(super) fn inform_agent(&mut self, sender: AgentKey, notice: Notice) {
-        let client = self.directory.client(sender);
-        match client.filter(|client| self.connections.knows_session(*client)) {
+        match self.client_for_notices(sender) {
             Some(client) => self.connections.hand_notice(&mut self.ctx, client, notice),
             None => self.hold_notice(sender, notice),
         }
@@ -87,17 +141,24 @@ impl Router {
 
     /// Stores a notice until its sender's session is resumed. Drops the notice if the sender has no
     /// session.
-    pub(super) fn hold_notice(&mut self, sender: AgentKey, notice: Notice) {
+    pub(super) fn hold_notice(&mut self, sender: AgentKey, mut notice: Notice) {
+        self.record_notice(sender, &mut notice);
         let agent = self.directory.get(sender).filter(|agent| agent.session.is_some());
-        let Some(agent) = agent else { return notices::record_end(&mut self.ctx, &notice) };
-        let Notice { frame, number } = notice;
-        let number = number.unwrap_or_else(|| {
-            let number = self.ctx.journal.next_notice();
-            notices::record(&mut self.ctx, number, agent.number, &frame);
-            number
-        });
+        let (Some(agent), Notice { frame, number: Some(number) }) = (agent, &notice) else {
+            return notices::record_end(&mut self.ctx, &notice);
+        };
         self.mail.make_room(&mut self.ctx, frame.len());
-        self.notices.hold(&mut self.ctx, sender, &agent.name, number, frame);
+        self.notices.hold(&mut self.ctx, sender, &agent.name, *number, frame.clone());
+    }
+
+    /// Records a notice, unless that has happened or its sender has no session.
+    fn record_notice(&mut self, sender: AgentKey, notice: &mut Notice) {
+        let agent = self.directory.get(sender).filter(|agent| agent.session.is_some());
+        if let (Some(agent), None) = (agent, notice.number) {
+            let number = self.ctx.journal.next_notice();
+            notice.number = Some(number);
+            notices::record(&mut self.ctx, number, agent.number, &notice.frame);
+        }
     }
 
     /// Restores a notice. The sender is `None` if its name is forgotten.
@@ -111,9 +172,11 @@ impl Router {
     }
 
     /// Returns the notices that the store has, with their senders: notices that wait for their
-    /// senders, and notices that were handed out and are not written yet.
+    /// senders or for the store, and notices that were handed out and are not written yet.
     pub(super) fn recorded_notices(&self) -> Vec<(AgentKey, Notice)> {
         let notices = self.notices.all().chain(self.connections.unwritten_notices());
+        let told = self.ctx.journal.outcomes().map(Outcome::notice_of_sender);
+        let notices = notices.chain(told);
         notices.filter(|(_, notice)| notice.number.is_some()).collect()
     }
 
@@ -162,25 +225,30 @@ impl Router {
             correlation_id: Some(question.correlation_id.to_string()),
             ..Nack::new(question.send_id.as_str(), NackCode::SyncTimeout, why)
         };
-        let (from, by, client) = (question.from, question.by, question.client);
-        if self.is_operator(from) {
+        let (sender, by, client) = (question.from, question.by, question.client);
+        if self.is_operator(sender) {
             self.questions.retire(&mut self.ctx, delivery);
         } else {
             self.questions.close(&mut self.ctx, delivery);
         }
-        let frame = frame_for_sender(&mut self.ctx, Kind::Nack, None, &nack);
-        self.inform(from, by, client, frame);
+        let notice = notice_of(&mut self.ctx, Kind::Nack, None, &nack);
+        self.inform(Outcome { sender, by, client, is_failure: false, notice });
     }
 
-    /// Handles an ACK that may answer a question. Ignores every answer after the first, and answers
-    /// with another correlation id.
-    pub(super) fn answered(&mut self, client: ClientId, delivery: Uuid, stated: &Answer) {
-        let Some(question) = self.questions.get(delivery) else { return };
+    /// Handles an ACK that may answer a question, and returns what the asker is to be told. Ignores
+    /// every answer after the first, and answers with another correlation id.
+    pub(super) fn answered(
+        &mut self,
+        client: ClientId,
+        delivery: Uuid,
+        stated: &Answer,
+    ) -> Option<Outcome> {
+        let question = self.questions.get(delivery)?;
         if self.connections.agent_of(client) != Some(question.to)
             || *question.correlation_id != *stated.correlation_id
             || question.is_being_mailed
         {
-            return;
+            return None;
         }
         let is_mailed = self.is_answered_by_mail(question);
         let ends = (question.to, question.from);
@@ -193,31 +261,30 @@ impl Router {
             ..Ack::default()
         };
         let from = self.directory[question.to].name.as_str();
-        let frame = frame_for_sender(&mut self.ctx, Kind::Ack, Some(from), &answer);
+        let notice = notice_of(&mut self.ctx, Kind::Ack, Some(from), &answer);
         let allowed = match self.forbidden_answer(ends.0, ends.1) {
             Some(why) => Err((NackCode::Forbidden, why)),
-            None => self.check_answer(frame.len()),
+            None => self.check_answer(notice.frame.len()),
         };
-        let passed = allowed.and_then(|()| {
+        match allowed.and_then(|()| {
             if is_mailed { self.mail_answer(client, delivery, stated) } else { Ok(()) }
-        });
-        match passed {
-            Ok(()) if is_mailed => {
-                self.notify_answer(delivery, ends, &answer.ack_id);
-                self.copy_answer_to_taps(delivery, ends, &answer, frame.len());
-            }
+        }) {
             Ok(()) => {
-                if let Some(question) = self.questions.close(&mut self.ctx, delivery) {
-                    self.notify_answer(delivery, ends, &answer.ack_id);
-                    self.copy_answer_to_taps(delivery, ends, &answer, frame.len());
-                    self.inform(question.from, question.by, question.client, frame);
-                }
+                self.notify_answer(delivery, ends, &answer.ack_id);
+                self.copy_answer_to_taps(delivery, ends, &answer, notice.frame.len());
             }
             Err(refusal) => {
                 let correlation_id = stated.correlation_id.clone();
                 self.return_answer(client, &stated.ack_id, correlation_id, refusal);
+                return None;
             }
         }
+        if is_mailed {
+            return None;
+        }
+        let question = self.questions.close(&mut self.ctx, delivery)?;
+        let Question { from: sender, by, client, .. } = question;
+        Some(Outcome { sender, by, client, is_failure: false, notice })
     }
 
     /// Returns an answer that cannot be passed on to its sender.

@@ -1,6 +1,6 @@
 //! Recording of the router's whole state, for a store that lost its records.
 
-use super::{Router, connections::Notice, keys::MessageKey, mail::SendState, notices};
+use super::{Router, keys::MessageKey, mail::SendState, notices, outcome::Notice};
 use protocol::record::{AcceptedSend, Change, DedupRecord, DeliveryRecord};
 
 impl Router {

@@ -45,6 +45,7 @@ fn planted_bugs_are_found() {
             (Bug::SilentDrop, "was not notified"),
             (Bug::LostReplay, "is due"),
             (Bug::AcceptedEarly, "is accepted before"),
+            (Bug::ToldEarly, "is told before"),
             (Bug::ReusedNumbers, "has the number of"),
             (Bug::ForgottenFloors, "has the number of"),
             (Bug::CrowdedQueue, "in a queue"),

@@ -1,15 +1,7 @@
 //! A client's window: the frames that were handed out and are not written yet.
 
-use crate::{keys::MessageKey, mail::Sent};
+use crate::{keys::MessageKey, mail::Sent, outcome::Notice};
 use std::{collections::VecDeque, sync::Arc};
-
-/// The outcome of a message, as a frame for its sender.
-#[derive(Clone, Debug)]
-pub(crate) struct Notice {
-    pub(crate) frame: Arc<[u8]>,
-    /// The number of the notice's record, if the store has one.
-    pub(crate) number: Option<u64>,
-}
 
 /// Unwritten frames, the oldest first.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 
 use super::{
     client::{Applicant, Client, Doing, Membership, Stage, WaitingForName},
-    send_window::{Content, Notice, Window},
+    send_window::{Content, Window},
 };
 use crate::{
     accounts::{Class, Counts},
@@ -12,6 +12,7 @@ use crate::{
     interface::{ClientId, Output, PeerProcess},
     keys::AgentKey,
     mail::Message,
+    outcome::Notice,
     timers::Timer,
 };
 use protocol::{

@@ -7,6 +7,7 @@
 use super::request::Request;
 use crate::{interface::ClientId, send_request::Refusal};
 use protocol::record::Query;
+use serde_json::value::RawValue;
 use std::collections::VecDeque;
 
 /// The most requests of one connection that may wait for an earlier one.
@@ -22,6 +23,8 @@ pub(super) enum Operation {
     Query(Query),
     /// Reading the policy file again.
     Reload,
+    /// Persisting what the request has changed. The `data` is its answer.
+    Persist(Box<RawValue>),
 }
 
 /// A request that is not answered yet.

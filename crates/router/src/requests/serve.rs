@@ -11,6 +11,7 @@ use crate::{
     connections::{Content, Doing, Membership},
     frame::Frame,
     interface::{ClientId, Output},
+    journal::Continuation,
     mail::HEAD_BYTES_MAX,
     send_request::{Refusal, SendRequest},
     work::{self, ROW_WORK},
@@ -89,10 +90,13 @@ impl Router {
         let client = queue.first.client;
         // An earlier request may have closed the connection.
         if self.connections.membership(client).is_some() {
-            self.ctx.emit(match operation {
-                Operation::Query(query) => Output::Query(client, Box::new(query)),
-                Operation::Reload => Output::Reload(client),
-            });
+            match operation {
+                Operation::Query(query) => {
+                    self.ctx.emit(Output::Query(client, Box::new(query)));
+                }
+                Operation::Reload => self.ctx.emit(Output::Reload(client)),
+                Operation::Persist(data) => self.wait(Continuation::Respond(client, data)),
+            }
             self.requests.wait(queue);
         }
     }
@@ -120,6 +124,15 @@ impl Router {
         match result {
             Ok(()) => self.respond(&queue.first, RequestName::Reload, &raw(&Empty {})),
             Err(why) => self.refuse(client, &queue.first.send_id, NackCode::Invalid, why),
+        }
+        self.serve_waiting(queue.waiting);
+    }
+
+    /// Answers a request whose changes are persisted now. The client may have left.
+    pub(crate) fn request_persisted(&mut self, client: ClientId, data: &RawValue) {
+        let Some(queue) = self.requests.take_queue(client) else { return };
+        if let Ok(request) = &queue.first.request {
+            self.respond(&queue.first, request.name(), data);
         }
         self.serve_waiting(queue.waiting);
     }
@@ -229,7 +242,8 @@ impl Router {
             }
             Request::Take(take) => {
                 self.ctx.spend(ROW_WORK * take.ids.len() as u64);
-                Served::Answer(raw(&self.take_mail(take)?))
+                let taken = self.take_mail(take)?;
+                self.answer_persisted(taken.taken > 0, raw(&taken))
             }
             Request::History(history) => query(self.history(client, history)?),
             Request::DeadLetters(page) => query(Query::List(Filter {
@@ -238,9 +252,12 @@ impl Router {
             })),
             Request::Forget(of) => {
                 self.forget_name(of)?;
-                Served::Answer(raw(&Empty {}))
+                self.answer_persisted(true, raw(&Empty {}))
             }
-            Request::Purge(of) => Served::Answer(raw(&self.purge(of)?)),
+            Request::Purge(of) => {
+                let purged = self.purge(of)?;
+                self.answer_persisted(purged.purged > 0, raw(&purged))
+            }
             Request::Report(report) => {
                 self.report(client, report)?;
                 Served::Answer(raw(&Empty {}))
@@ -250,6 +267,15 @@ impl Router {
                 Served::Answer(raw(&Empty {}))
             }
         })
+    }
+
+    /// Answers a request; if it has changed something, once that is persisted.
+    fn answer_persisted(&self, has_changed: bool, data: Box<RawValue>) -> Served {
+        if has_changed && self.ctx.journal.backlog() > 0 {
+            Served::Operation(Operation::Persist(data))
+        } else {
+            Served::Answer(data)
+        }
     }
 
     /// Checks whether memory has room for an answer, which is charged until the client reads it. An
@@ -390,7 +416,7 @@ impl Router {
     fn respond(&mut self, pending: &PendingRequest, name: RequestName, data: &RawValue) {
         let PendingRequest { client, send_id, .. } = pending;
         if pending.requires_ack {
-            // The request is answered at once, and not persisted.
+            // A request is not persisted: this ACK comes with its answer.
             let ack_id = (&**send_id).into();
             let ack = Ack { ack_id, state: Some("accepted".into()), ..Ack::default() };
             self.connections.answer(&mut self.ctx, *client, Kind::Ack, &ack);

@@ -175,6 +175,7 @@ impl Router {
         }
         let mut inside: usize = again.iter().map(|message| message.memory_bytes()).sum();
         let charged = self.questions.charged().chain(self.notices.charged());
+        let charged = charged.chain(self.ctx.journal.charged());
         inside += charged.map(|(_, bytes)| bytes).sum::<usize>();
         inside += self.ctx.accounts.total(Class::Subscriptions);
         for (_, client) in self.connections.all() {
@@ -266,7 +267,8 @@ impl Router {
             let patterns = session.into_iter().flat_map(|session| &session.subscriptions);
             add(Class::Subscriptions, key, patterns.map(bytes_of).sum());
         }
-        for (payer, bytes) in self.questions.charged().chain(self.notices.charged()) {
+        let charged = self.questions.charged().chain(self.notices.charged());
+        for (payer, bytes) in charged.chain(self.ctx.journal.charged()) {
             add(Class::Memory, payer, bytes);
         }
         for charge in self.ctx.backlog.charges() {

@@ -39,6 +39,8 @@ pub(super) struct Disk {
     notices: BTreeSet<Arc<[u8]>>,
     /// Changes that were reported as persisted and are not synced.
     owed: Vec<Change>,
+    /// Whether the disk failed when it was to write some of them.
+    owes_by_failure: bool,
     /// For each input whose changes are not reported yet, the number of its changes and its time.
     inputs: VecDeque<(usize, Now)>,
 }
@@ -81,6 +83,7 @@ impl Disk {
         // The end of an acknowledged delivery is synced with the next other change.
         if self.fails() || changes.iter().all(Change::may_wait_for_sync) {
             self.owed.extend(changes);
+            self.owes_by_failure |= self.fails();
         } else {
             self.sync(changes, now);
         }
@@ -117,6 +120,7 @@ impl Disk {
                 _ => {}
             }
         }
+        self.owes_by_failure = false;
         self.synced.clock.0 = now;
     }
 
@@ -148,11 +152,17 @@ impl Disk {
             self.sync(changes, now);
         }
         self.inputs.clear();
+        self.owes_by_failure = false;
         mem::take(&mut self.owed)
     }
 
     pub(super) fn image(&self) -> Image {
         self.synced.image()
+    }
+
+    /// Whether a crash could open again what ended, although the disk works.
+    pub(super) fn may_reopen(&self, delivery: u64) -> bool {
+        self.open.contains(&delivery) && !self.owes_by_failure
     }
 
     /// Whether the disk ever had a notice with this frame.

@@ -95,13 +95,26 @@ impl Promises {
         }
     }
 
-    /// Takes note of a notice to a sender.
-    pub(super) fn notifies(&mut self, nack: &Nack) {
+    /// Takes note of a notice to a sender. A failure that no crash undoes is on the disk.
+    pub(super) fn notifies(&mut self, nack: &Nack, disk: &Disk) -> Checked {
+        let ends = [NackCode::Expired, NackCode::Refused, NackCode::GaveUp];
+        if ends.iter().any(|code| nack.code == code.as_str()) {
+            self.check_told(&nack.ack_id, nack.to.as_deref(), disk)?;
+        }
         if let Some(key) = self.once.refused(nack)
             && !self.sends[key.0].requires_ack
         {
             self.replay.ends(&key, true);
         }
+        Ok(())
+    }
+
+    /// Checks that the end of a delivery, which its sender is told of, is on the disk.
+    pub(super) fn check_told(&self, send_id: &str, to: Option<&str>, disk: &Disk) -> Checked {
+        let key = number_of(send_id).zip(to.map(str::to_lowercase));
+        let accepted = self.accepted.iter().filter(|(_, it)| Some(&it.key) == key.as_ref());
+        let open: Vec<_> = accepted.filter(|(number, _)| disk.may_reopen(**number)).collect();
+        ensure(open.is_empty(), || format!("the end is told before it is stored: {open:?}"))
     }
 
     /// Takes note of a delivery that the current input ends.

@@ -409,7 +409,8 @@ impl World {
                 self.promises.replay.synced(id, &name, envelope.payload, now);
             }
             Kind::Nack => {
-                self.promises.notifies(&envelope.decode_member(envelope.payload).map_err(typed)?);
+                let nack = envelope.decode_member(envelope.payload).map_err(typed)?;
+                self.promises.notifies(&nack, &self.disk)?;
             }
             Kind::Busy => {
                 let busy: Busy = envelope.decode_member(envelope.payload).map_err(typed)?;
@@ -419,6 +420,10 @@ impl World {
                 let ack: Ack<'_> = envelope.decode_member(envelope.payload).map_err(typed)?;
                 if ack.state.as_deref() == Some("accepted") {
                     self.promises.check_ack(&ack, &self.disk)?;
+                }
+                if ack.correlation_id.is_some() {
+                    let from = envelope.from.as_deref();
+                    self.promises.check_told(&ack.ack_id, from, &self.disk)?;
                 }
             }
             _ => {}

@@ -331,8 +331,8 @@ fn message_expires_after_its_ttl() {
             ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
         ann> Bob 60ms: waits too
         wait 50
-            ann < NACK {"ack_id":"a2","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
             bob < DELIVER d2 Ann -> Bob seq 3 {"body":"waits too"}
+            ann < NACK {"ack_id":"a2","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
         wait 10
         wait 40
             ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}

@@ -159,7 +159,9 @@ fn delivery_record_follows_its_attempts_and_failures() {
             bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"goes out at once"}
         bob nacks d2
             keep delivery 2: Dead { code: Refused, why: "Bob refused it: no" }
+            keep answer 1 for agent 1
             ann < NACK {"ack_id":"a2","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+            keep answer 1 ended
         bob acks d2
             keep delivery 2: Acknowledged
         bob acks d2

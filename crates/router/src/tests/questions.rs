@@ -51,9 +51,11 @@ fn answer_can_acknowledge_its_delivery() {
             ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
             bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"?"}
         bob acks d1 {"correlationId":"c"}
-            ann < ACK from Bob {"ack_id":"x","correlationId":"c"}
             keep delivery 1: Acknowledged
             keep sync
+            keep answer 1 for agent 1
+            ann < ACK from Bob {"ack_id":"x","correlationId":"c"}
+            keep answer 1 ended
     "#]]);
 }
 
@@ -369,9 +371,9 @@ fn notices_survive_a_crash() {
         begin two questions and two messages delivered, sender away
         disk shows
         bob acks d1 {"correlationId":"c","responseData":[1]}
-            keep answer 1 for agent 2
             keep delivery 1: Acknowledged
             keep sync
+            keep answer 1 for agent 2
         bob nacks d3
             keep delivery 3: Dead { code: Refused, why: "Bob refused it: no" }
             keep answer 2 for agent 2
@@ -447,7 +449,7 @@ fn unwritten_notice_survives_a_crash() {
 }
 
 #[test]
-fn notices_of_a_connected_sender_are_not_stored() {
+fn notice_of_a_connected_sender_is_stored_until_it_is_written() {
     check(expect![[r#"
         here: ann bob
         disk shows
@@ -457,16 +459,20 @@ fn notices_of_a_connected_sender_are_not_stored() {
             ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
             bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
         bob acks d1 {"correlationId":"c"}
-            ann < ACK from Bob {"ack_id":"1","correlationId":"c"}
             keep delivery 1: Acknowledged
             keep sync
+            keep answer 1 for agent 1
+            ann < ACK from Bob {"ack_id":"1","correlationId":"c"}
+            keep answer 1 ended
         ann>> Bob: refused
             keep a1 for [Bob#2 attempts 1], 0 left
             ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
             bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"refused"}
         bob nacks d2
             keep delivery 2: Dead { code: Refused, why: "Bob refused it: no" }
+            keep answer 2 for agent 1
             ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+            keep answer 2 ended
         ann stalls
         ann>> Bob: refused, and not written
             keep a2 for [Bob#3 attempts 1], 0 left
@@ -474,11 +480,11 @@ fn notices_of_a_connected_sender_are_not_stored() {
             bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"refused, and not written"}
         bob nacks d3
             keep delivery 3: Dead { code: Refused, why: "Bob refused it: no" }
+            keep answer 3 for agent 1
             ann < NACK {"ack_id":"a2","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
         ann goes
             keep session of agent 1 with [] until 601000
             keep Ann away
-            keep answer 1 for agent 1
     "#]]);
 }
 
@@ -641,6 +647,7 @@ fn question_with_acknowledged_delivery_survives_a_crash() {
             bob < WELCOME {"agent":"Bob"}
         bob acks d1 {"correlationId":"c","response":true}
             keep question ended
+            keep sync
             keep answer 1 for agent 1
         ann joins {"session":{"resume_token":"ann:1"}}
             keep Ann here
@@ -766,7 +773,6 @@ fn clean_stop_keeps_unwritten_notices() {
         bob goes
         wait 1000
             ann hang up
-            keep answer 1 for agent 1
             keep stream 1→2 "" up to 1
             stopped
         crash

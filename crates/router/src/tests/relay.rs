@@ -193,8 +193,10 @@ fn purge_makes_waiting_mail_dead_letters_and_tells_its_senders() {
         disk shows
         op asks purge {"name":"Bob","delete":true}
             keep delivery 4: Erased
+            keep answer 3 for agent 1
             ann < NACK {"ack_id":"a4","code":"EXPIRED","message":"an operator purged the mail of its recipient","to":"Bob"}
             op < DELIVER d9 @relay -> @operator seq 6 {"body":"purge","data":{"purged":1},"kind":"response"}
+            keep answer 3 ended
         op asks message {"id":"a4"}
             op < NACK {"ack_id":"q","code":"NOT_FOUND","message":"\"a4\" is not a message's id, or that message is no longer kept"}
         op asks purge {"name":"Cid"}
@@ -381,8 +383,8 @@ fn message_that_is_purged_while_it_is_stored_is_never_accepted() {
         disk holds
         ann>> Bob: purged
         op asks purge {"name":"Bob"}
+        disk keeps
             ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"an operator purged the mail of its recipient","to":"Bob"}
             op < DELIVER d1 @relay -> @operator seq 1 {"body":"purge","data":{"purged":1},"kind":"response"}
-        disk keeps
     "#]]);
 }
