@@ -114,7 +114,7 @@ fn run_with(
         tracing::warn!("wrappers will not restart this daemon if it dies: {error}");
     }
     // Each client has a reader, which allocates what it has read.
-    platform::process::limit_arenas();
+    platform::process::keep_little_memory();
     let waiting_max = allow_clients(&settings.limits);
     let inbox = Inbox::new();
     // The same quarter as of long frames that are read in part.

@@ -51,10 +51,10 @@ pub fn allow_open_files(wanted: u64) -> io::Result<u64> {
     imp::allow_open_files(wanted).map_err(naming("ask for more open files"))
 }
 
-/// Makes this process's threads share a few arenas of the allocator, so that many threads do not
-/// leave free memory in many arenas. Does nothing where the allocator has no such setting.
-pub fn limit_arenas() {
-    imp::limit_arenas();
+/// Makes the allocator keep little of what many threads free: they share a few arenas, and large
+/// allocations go back to the system. Does nothing where the allocator has no such settings.
+pub fn keep_little_memory() {
+    imp::keep_little_memory();
 }
 
 /// Has the system end this process before others at a logoff or shutdown, so that this process does

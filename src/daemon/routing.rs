@@ -115,7 +115,12 @@ impl Routing {
             Event::Violated(id, violation) => {
                 self.clients.schedule.push(id, Entry::Violated(violation));
             }
-            Event::Evicted(id, violation) => self.handle(now, Input::Violated(id, violation)),
+            Event::Evicted(id, violation) => {
+                self.handle(now, Input::Violated(id, violation));
+                // It holds memory until it ends, so it gets only what can be written now.
+                self.flush_client(now, id);
+                self.clients.hang_up(id);
+            }
             Event::Written(id, buffer) => {
                 let bytes = buffer.len();
                 if self.clients.written(id, buffer) {

@@ -112,6 +112,12 @@ impl Decoder {
         self.end - self.start
     }
 
+    /// Returns the bytes of memory that the decoder holds.
+    #[must_use]
+    pub const fn held(&self) -> usize {
+        self.buffer.capacity()
+    }
+
     /// Whether a whole frame, or a violation, can be taken.
     #[must_use]
     pub fn has_next(&self) -> bool {

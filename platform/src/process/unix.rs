@@ -80,14 +80,22 @@ fn keep_only_streams() {
 #[cfg(target_env = "gnu")]
 const ARENAS: libc::c_int = 2;
 
+/// The size from which the GNU allocator gives each allocation pages of its own, which go back to
+/// the system with it. Otherwise each large allocation that is freed raises this size.
 #[cfg(target_env = "gnu")]
-pub(crate) fn limit_arenas() {
-    // SAFETY: no pointers. A refusal changes nothing.
-    let _ = unsafe { libc::mallopt(libc::M_ARENA_MAX, ARENAS) };
+const OWN_PAGES_BYTES: libc::c_int = 256 << 10;
+
+#[cfg(target_env = "gnu")]
+pub(crate) fn keep_little_memory() {
+    for (option, value) in [(libc::M_ARENA_MAX, ARENAS), (libc::M_MMAP_THRESHOLD, OWN_PAGES_BYTES)]
+    {
+        // SAFETY: no pointers. A refusal changes nothing.
+        let _ = unsafe { libc::mallopt(option, value) };
+    }
 }
 
 #[cfg(not(target_env = "gnu"))]
-pub(crate) const fn limit_arenas() {}
+pub(crate) const fn keep_little_memory() {}
 
 pub(crate) fn allow_open_files(wanted: u64) -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -134,7 +134,7 @@ pub(crate) fn exit_code_of(process: &OwnedHandle, ms: u32) -> io::Result<Option<
 }
 
 /// Changes nothing: the process's heap has no arenas.
-pub(crate) const fn limit_arenas() {}
+pub(crate) const fn keep_little_memory() {}
 
 /// Changes nothing: on Windows, only memory limits the number of pipes.
 pub(crate) fn allow_open_files(_wanted: u64) -> io::Result<u64> {
