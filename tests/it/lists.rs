@@ -208,14 +208,12 @@ fn agent_cli_is_named_after_its_directory() {
         terminal.wait_for("ready");
         terminal
     };
-    let here = |name: &str| {
-        until(&format!("{name} is here"), || {
-            let agents = out(&run(&sandbox, &["agents", "--json"], DONE));
-            let mut agents =
-                agents.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-            agents.any(|agent| agent["name"] == name && agent["here"] == true)
-        });
+    let is_here = |name: &str| {
+        let agents = out(&run(&sandbox, &["agents", "--json"], DONE));
+        let mut agents = agents.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        agents.any(|agent| agent["name"] == name && agent["here"] == true)
     };
+    let here = |name: &str| until(&format!("{name} is here"), || is_here(name));
     let (one, other) = (sandbox.directory().join("a/web"), sandbox.directory().join("b/web"));
     let first = start(&one, &["print -n x"]);
     first.wait_for("-n x");
@@ -225,6 +223,7 @@ fn agent_cli_is_named_after_its_directory() {
     let _third = start(&other, &[]);
     here("web-3");
     drop(first);
+    until("web is away", || !is_here("web"));
     let _fourth = start(&one, &[]);
     here("web");
     // Somebody else's name is not taken.

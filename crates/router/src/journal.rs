@@ -85,9 +85,9 @@ impl Journal {
         self.recorded
     }
 
-    /// Returns the number of changes that are not persisted yet.
-    pub(super) const fn backlog(&self) -> u64 {
-        self.recorded - self.persisted
+    /// Whether all changes are persisted, and no action waits.
+    pub(super) fn is_settled(&self) -> bool {
+        self.recorded == self.persisted && self.line.is_empty()
     }
 
     pub(super) const fn is_persisted(&self, ticket: u64) -> bool {
@@ -105,9 +105,14 @@ impl Journal {
         self.persisted = upto.min(self.recorded);
     }
 
-    /// Removes and returns the first action in line, if its ticket is at most `upto`.
-    pub(super) fn next_ready(&mut self, upto: u64) -> Option<Continuation> {
-        self.line.pop_front_if(|(ticket, _)| *ticket <= upto).map(|(_, ready)| ready)
+    /// Whether the change of the first action in line is persisted.
+    pub(super) fn has_ready(&self) -> bool {
+        self.line.front().is_some_and(|(ticket, _)| *ticket <= self.persisted)
+    }
+
+    /// Removes and returns the first action in line, if its change is persisted.
+    pub(super) fn next_ready(&mut self) -> Option<Continuation> {
+        self.line.pop_front_if(|(ticket, _)| *ticket <= self.persisted).map(|(_, ready)| ready)
     }
 
     /// Returns the outcomes that wait to be told.

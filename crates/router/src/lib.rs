@@ -89,6 +89,7 @@ use keys::AgentKey;
 use lifecycle::Lifecycle;
 use mail::Mail;
 use notices::Notices;
+use persist::ACTIONS_PER_INPUT;
 use protocol::{Moment, Now, delivery_id::IdKey, secret::Hash};
 use questions::Questions;
 use requests::Requests;
@@ -265,17 +266,20 @@ impl Router {
         self.ctx.recycle(frame);
     }
 
-    /// Returns the moment at which the router needs the next [`Input::Tick`], if any timer is set.
+    /// Returns the moment at which the router needs the next [`Input::Tick`], if any. It is not
+    /// later than the present one while something is left to do.
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
-        self.ctx.timers.next()
+        let now = self.ctx.journal.has_ready().then_some(self.ctx.now.monotonic);
+        now.or_else(|| self.ctx.timers.next())
     }
 
     fn tick(&mut self) {
         let now = self.ctx.now.monotonic;
-        if self.deadline().is_some_and(|due| now.since(due) > self.ctx.limits.heartbeat_ms) {
+        if self.ctx.timers.next().is_some_and(|due| now.since(due) > self.ctx.limits.heartbeat_ms) {
             self.connections.note_late_wake(now);
         }
+        self.continue_persisted(ACTIONS_PER_INPUT, None);
         for _ in 0..TIMERS_PER_TICK {
             let Some(timer) = self.ctx.timers.take_due(now) else { break };
             match timer {

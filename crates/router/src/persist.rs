@@ -18,6 +18,10 @@ use protocol::{
 };
 use std::sync::Arc;
 
+/// The most actions that continue at one input, so that frames are handled in between. The store
+/// persists thousands of changes together.
+pub(super) const ACTIONS_PER_INPUT: usize = if cfg!(test) { 64 } else { 512 };
+
 /// How far a SEND has come.
 #[derive(Default)]
 pub(super) struct Reach<'a> {
@@ -147,7 +151,7 @@ impl Router {
     /// Hands out a client's WELCOME, and allows at-least-once messages to it, once the store has
     /// recorded its session and that its agent is here. A store that fails is not waited for.
     pub(super) fn await_recorded(&mut self, client: ClientId) {
-        if self.ctx.journal.backlog() == 0 {
+        if self.ctx.journal.is_settled() {
             self.recorded(client);
         } else {
             self.wait(Continuation::Join(client));
@@ -164,7 +168,7 @@ impl Router {
 
     /// Acknowledges a change of subscriptions once all changes so far are persisted.
     pub(super) fn acknowledge_persisted(&mut self, client: ClientId, id: &str) {
-        if self.ctx.journal.backlog() == 0 {
+        if self.ctx.journal.is_settled() {
             self.connections.acknowledge(&mut self.ctx, client, id);
         } else {
             self.wait(Continuation::Subscribe(client, SendId::new(id)));
@@ -174,9 +178,21 @@ impl Router {
     /// Handles the store's report that it has handled all changes up to this one. `refused` is the
     /// reason if the messages among them could not be persisted.
     pub(super) fn persisted(&mut self, upto: u64, refused: Option<&str>) {
+        if refused.is_some() {
+            self.continue_persisted(usize::MAX, None);
+        }
         self.ctx.journal.advance(upto);
         self.ctx.release_store(upto);
-        while let Some(ready) = self.ctx.journal.next_ready(upto) {
+        self.continue_persisted(refused.map_or(ACTIONS_PER_INPUT, |_| usize::MAX), refused);
+        for agent in self.connections.end_store_pauses(&mut self.ctx) {
+            self.pump(agent);
+        }
+    }
+
+    /// Continues at most this number of actions whose changes the store has handled.
+    pub(super) fn continue_persisted(&mut self, most: usize, refused: Option<&str>) {
+        for _ in 0..most {
+            let Some(ready) = self.ctx.journal.next_ready() else { break };
             match (ready, refused) {
                 (Continuation::Accept(pending), None) => self.accept_pending(*pending),
                 (Continuation::Accept(pending), Some(why)) => self.refuse_pending(*pending, why),
@@ -198,9 +214,6 @@ impl Router {
                 (Continuation::Notices(agent), _) => self.hand_notices(agent),
                 (Continuation::Respond(client, data), _) => self.request_persisted(client, &data),
             }
-        }
-        for agent in self.connections.end_store_pauses(&mut self.ctx) {
-            self.pump(agent);
         }
     }
 

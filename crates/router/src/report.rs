@@ -60,7 +60,7 @@ impl Router {
     /// Tells a sender of an outcome once the store has persisted it, so that no crash undoes what
     /// was told. The store gets the notice together with the outcome, so that no crash hides it.
     pub(super) fn tell(&mut self, mut outcome: Outcome) {
-        let waits = self.ctx.journal.backlog() > 0 && !self.ctx.planted.tells_early();
+        let waits = !self.ctx.journal.is_settled() && !self.ctx.planted.tells_early();
         if waits && let Some(listener) = self.listener(&outcome) {
             if outcome.by != Some(listener) {
                 self.record_notice(outcome.sender, &mut outcome.notice);
@@ -110,10 +110,10 @@ impl Router {
 
     /// Hands an agent the notices that waited for it, once the store has what they tell.
     pub(super) fn hand_waiting_notices(&mut self, agent: AgentKey) {
-        if self.ctx.journal.backlog() > 0 {
-            self.wait(Continuation::Notices(agent));
-        } else {
+        if self.ctx.journal.is_settled() {
             self.hand_notices(agent);
+        } else {
+            self.wait(Continuation::Notices(agent));
         }
     }
 

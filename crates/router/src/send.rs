@@ -11,7 +11,7 @@ use super::{
     send_digest::SendDigest,
     send_request::{Numbers, Queued, Refusal, SendRequest, deliver_bytes_max},
     sender::SendId,
-    work::{self, CHECK_WORK, DELIVERY_WORK, NODE_WORK, RULE_WORK},
+    work::{self, CHECK_WORK, DELIVERY_WORK, NODE_WORK, RULE_WORK, STORED_WORK},
 };
 use protocol::{
     client_frame::ClientPayload,
@@ -456,7 +456,8 @@ impl Router {
         stream: Option<StreamKey>,
         digest: Option<SendDigest>,
     ) -> Queued {
-        self.ctx.spend(DELIVERY_WORK + work::of_bytes(send.bytes));
+        let stored = if send.requires_ack { STORED_WORK } else { 0 };
+        self.ctx.spend(DELIVERY_WORK + stored + work::of_bytes(send.bytes));
         let topic = send.envelope.topic.as_deref();
         let stream =
             stream.unwrap_or_else(|| self.mail.open_stream(&mut self.ctx, send.from, to, topic));

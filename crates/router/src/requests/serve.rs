@@ -271,7 +271,7 @@ impl Router {
 
     /// Answers a request; if it has changed something, once that is persisted.
     fn answer_persisted(&self, has_changed: bool, data: Box<RawValue>) -> Served {
-        if has_changed && self.ctx.journal.backlog() > 0 {
+        if has_changed && !self.ctx.journal.is_settled() {
             Served::Operation(Operation::Persist(data))
         } else {
             Served::Answer(data)

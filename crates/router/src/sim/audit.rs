@@ -275,7 +275,7 @@ impl Router {
             add(Class::Store, charge.payer, charge.cost);
         }
         let waits = self.connections.all().any(|(id, _)| self.connections.awaits_store(id));
-        ensure(!waits || self.ctx.journal.backlog() > 0, || "a client waits for no change".into())?;
+        ensure(!waits || !self.ctx.journal.is_settled(), || "a client waits for no change".into())?;
         let charged = self.ctx.accounts.all().into_iter().filter(|(_, amount)| *amount > 0);
         let charged: BTreeMap<_, _> = charged.collect();
         held.retain(|_, amount| *amount > 0);

@@ -38,6 +38,10 @@ impl Bed {
             }
         }
         bed.persist();
+        while bed.router.deadline().is_some_and(|due| due <= NOW.monotonic) {
+            bed.input(Input::Tick);
+            bed.take_outputs();
+        }
         bed
     }
 

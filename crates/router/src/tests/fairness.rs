@@ -6,7 +6,7 @@ use crate::{
     oracle::{Arrival, Event, QUANTUM, Testbed},
     policy::{Glob, Policy, Rule},
     timers::TIMERS_PER_TICK,
-    work::{CHECK_WORK, DELIVERY_WORK, FRAME_WORK, NODE_WORK, ROW_WORK, RULE_WORK},
+    work::{CHECK_WORK, DELIVERY_WORK, FAILURE_WORK, FRAME_WORK, NODE_WORK, ROW_WORK, RULE_WORK},
 };
 use protocol::{
     Moment, Now,
@@ -432,11 +432,14 @@ fn at_least_once_floods_that_expire_at_once() {
     let (mut ticks, mut steps, mut bytes) = (0, 0, 0);
     while stage.bed.router.deadline().is_some_and(|due| due <= stage.bed.now.monotonic) {
         let ticked = stage.cost(Input::Tick, 0);
-        assert_eq!(ticked.work, 0, "the SENDs have paid for the timers");
+        assert_eq!(ticked.work, 0, "the sender pays with its next frame");
         (ticks, steps, bytes) = (ticks + 1, steps + ticked.steps, bytes + ticked.bytes);
     }
     assert_eq!(ticks, MANY.div_ceil(TIMERS_PER_TICK as u64), "frames are handled in between");
     check_charged(&Cost { work: spent, steps, bytes });
+    let next = stage.message(Some("Absent"), None, &meta);
+    let owed = stage.say(hostile[0], &next).work;
+    assert!(owed > MANY * FAILURE_WORK, "{owed}");
     let frames: Vec<_> = (0..3).map(|_| stage.message(Some("Absent"), None, &meta)).collect();
     check_innocent(&mut stage, &hostile, &frames);
 }
