@@ -155,7 +155,7 @@ fn discard(stream: &Stream) {
 }
 
 /// A guard that reports the end of a reader, even if the reader panics. A panic affects only the
-/// reader's client.
+/// reader's client, unless the reader was routing.
 struct EndGuard<'a> {
     id: ClientId,
     inbox: &'a Inbox,

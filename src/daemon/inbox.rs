@@ -302,13 +302,29 @@ mod tests {
         for sender in 0..SENDERS {
             let inbox = inbox.clone();
             thread::spawn(move || {
-                (0..EVENTS_OF_EACH)
-                    .for_each(|number| inbox.send(Event::Of(sender, number)).unwrap());
+                for number in 0..EVENTS_OF_EACH {
+                    let event = Event::Of(sender, number);
+                    let sent = if sender % 2 == 0 { inbox.send(event) } else { inbox.post(event) };
+                    sent.unwrap();
+                }
             });
         }
         assert!(ends(), "events or work were forgotten");
         thread.join().unwrap();
         assert!(inbox.send(Event::Panic).is_err());
+    }
+
+    #[test]
+    fn event_that_is_posted_wakes_the_inbox() {
+        let inbox = Inbox::new();
+        let (thread, ends) = run(&inbox);
+        // The inbox's own thread waits without a deadline.
+        while inbox.0.state.lock().idle.is_none() {
+            thread::yield_now();
+        }
+        inbox.post(Event::WakeAfter(1)).unwrap();
+        assert!(ends(), "nobody handled it");
+        thread.join().unwrap();
     }
 
     #[test]

@@ -116,10 +116,13 @@ impl Routing {
                 self.clients.schedule.push(id, Entry::Violated(violation));
             }
             Event::Evicted(id, violation) => {
+                let is_stuck = !self.clients.is_written(id);
                 self.handle(now, Input::Violated(id, violation));
-                // It holds memory until it ends, so it gets only what can be written now.
                 self.flush_client(now, id);
-                self.clients.hang_up(id);
+                // It holds memory until it ends. The ERROR is written, or will never be read.
+                if is_stuck || self.clients.is_written(id) {
+                    self.clients.hang_up(id);
+                }
             }
             Event::Written(id, buffer) => {
                 let bytes = buffer.len();

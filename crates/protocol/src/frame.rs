@@ -97,7 +97,7 @@ impl Decoder {
     /// shrink it.
     #[must_use]
     pub const fn can_rest(&self) -> bool {
-        self.pending() == 0 && self.buffer.len() > QUIET_BYTES
+        self.pending() < QUIET_BYTES / 2 && self.buffer.len() > QUIET_BYTES
     }
 
     /// Shrinks the buffer to that of a quiet connection.
@@ -179,8 +179,10 @@ impl Decoder {
             (self.end * 2).clamp(self.read_bytes, PREFIX + self.frame_bytes_max + READ_BYTES);
         if self.buffer.len() - self.end < self.read_bytes / 2 {
             self.buffer.resize(wanted.max(self.buffer.len()), 0);
-        } else if self.buffer.len() > self.read_bytes && self.end < self.read_bytes / 2 {
-            self.buffer.truncate(self.read_bytes);
+        } else if self.buffer.len() > wanted
+            && self.end < (self.read_bytes / 2).max(self.buffer.len() / 4)
+        {
+            self.buffer.truncate(wanted);
             self.buffer.shrink_to_fit();
         }
     }
@@ -320,6 +322,19 @@ mod tests {
         decoder.rest();
         assert_eq!(decoder.space().len(), QUIET_BYTES);
         assert!(!decoder.can_rest());
+    }
+
+    #[test]
+    fn buffer_shrinks_behind_a_long_frame_although_the_next_one_has_begun() {
+        for begun in [1, QUIET_BYTES - 1] {
+            let mut decoder = Decoder::new(1 << 20);
+            let mut bytes = frames(&[&[b'x'; 1 << 20]]);
+            bytes.extend(frames(&[&[b'y'; QUIET_BYTES]]).iter().take(begun));
+            decode(&mut decoder, &bytes).unwrap();
+            assert_eq!(decoder.pending(), begun);
+            decoder.rest();
+            assert!(decoder.held() <= 4 * QUIET_BYTES, "{}", decoder.held());
+        }
     }
 
     #[test]

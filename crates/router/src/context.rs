@@ -123,8 +123,9 @@ impl Context {
         }
     }
 
-    /// Releases the charges for changes up to this one.
-    pub(super) fn release_store(&mut self, upto: u64) {
+    /// Releases the charges for what the store has handled and nothing waits for any more.
+    pub(super) fn release_store(&mut self) {
+        let upto = self.journal.concluded();
         while let Some(charge) = self.backlog.next_handled(upto) {
             self.accounts.release(Class::Store, charge.payer, charge.cost);
         }

@@ -6,7 +6,7 @@ use super::{
     interface::ClientId,
     keys::{AgentKey, MessageKey},
     mail::{Message, QueueState},
-    work::{self, DELIVERY_WORK, FAILURE_WORK},
+    work::{self, DELIVERY_WORK},
 };
 use protocol::{
     client_frame::ClientAck,
@@ -192,9 +192,6 @@ impl Router {
     /// Ends a delivery without an ACK: the delivery becomes a dead letter, and the sender gets a
     /// NACK.
     fn fail(&mut self, key: MessageKey, code: NackCode, why: String) {
-        if let Some(message) = self.mail.message(key) {
-            self.requests.add_debt(message.sent.from, FAILURE_WORK);
-        }
         let ending = Ending::Dead { code, why: why.as_str().into() };
         if let Some(message) = self.end(key, ending) {
             if message.reliable.is_some()
@@ -230,13 +227,11 @@ impl Router {
         let Some(message) = self.mail.message(key) else { return };
         let (to, sender) = (message.to, message.sent.from);
         if message.expires <= self.ctx.now.monotonic {
-            self.expire(key, EXPIRED);
+            // The sender has set the time to live.
+            self.at_cost_of(sender, |router| router.expire(key, EXPIRED));
         } else {
             self.mail.end_delay(&mut self.ctx, key);
         }
         self.pump(to);
-        // The sender has set the time to live.
-        let cost = self.ctx.backlog.take_uncharged();
-        self.ctx.charge_store(sender, cost);
     }
 }

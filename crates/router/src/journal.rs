@@ -14,7 +14,7 @@ use super::{
 };
 use protocol::record::LastNumbers;
 use serde_json::value::RawValue;
-use std::collections::VecDeque;
+use std::{collections::VecDeque, mem};
 use uuid::Uuid;
 
 /// Tickets, the actions that wait for them, and the last numbers assigned to records.
@@ -110,6 +110,12 @@ impl Journal {
         self.line.front().is_some_and(|(ticket, _)| *ticket <= self.persisted)
     }
 
+    /// Returns the ticket up to which all changes are persisted, and no action waits for them.
+    pub(super) fn concluded(&self) -> u64 {
+        let first = self.line.front().map_or(u64::MAX, |(ticket, _)| ticket.saturating_sub(1));
+        first.min(self.persisted)
+    }
+
     /// Removes and returns the first action in line, if its change is persisted.
     pub(super) fn next_ready(&mut self) -> Option<Continuation> {
         self.line.pop_front_if(|(ticket, _)| *ticket <= self.persisted).map(|(_, ready)| ready)
@@ -121,6 +127,17 @@ impl Journal {
             Continuation::Tell(outcome) => Some(&**outcome),
             _ => None,
         })
+    }
+
+    /// Drops the actions that wait, because the daemon ends. Returns the outcomes that were to be
+    /// told.
+    pub(super) fn drop_line(&mut self) -> Vec<Outcome> {
+        let line = mem::take(&mut self.line).into_iter();
+        let told = line.filter_map(|(_, continuation)| match continuation {
+            Continuation::Tell(outcome) => Some(*outcome),
+            _ => None,
+        });
+        told.collect()
     }
 
     /// Continues the numbers of an earlier daemon.

@@ -253,6 +253,19 @@ impl Router {
         }
     }
 
+    /// Does something that an agent has caused earlier: the agent's next frame pays for the work,
+    /// and its share of the store for the changes.
+    fn at_cost_of(&mut self, agent: AgentKey, act: impl FnOnce(&mut Self)) {
+        let (of_others, begun) = (self.ctx.backlog.take_uncharged(), self.ctx.work);
+        act(self);
+        let cost = self.ctx.backlog.take_uncharged();
+        self.ctx.charge_store(agent, cost);
+        if self.directory.get(agent).is_some() {
+            self.requests.add_debt(agent, self.ctx.work - begun);
+        }
+        self.ctx.backlog.add(of_others);
+    }
+
     /// Returns the work of the frames since the last call, in units of about a nanosecond, with
     /// what the same agents still owed. The work is counted, not measured, so that it is the same
     /// in every run.
@@ -266,12 +279,17 @@ impl Router {
         self.ctx.recycle(frame);
     }
 
-    /// Returns the moment at which the router needs the next [`Input::Tick`], if any. It is not
-    /// later than the present one while something is left to do.
+    /// Returns the moment at which the router needs the next [`Input::Tick`], if any. It is the
+    /// present one while something is left to do.
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
         let now = self.ctx.journal.has_ready().then_some(self.ctx.now.monotonic);
         now.or_else(|| self.ctx.timers.next())
+    }
+
+    #[cfg(test)]
+    fn has_ready(&self) -> bool {
+        self.ctx.journal.has_ready()
     }
 
     fn tick(&mut self) {

@@ -1,7 +1,7 @@
 //! Notices that wait for senders that are away.
 //!
-//! The store has each notice of an agent from the outcome until the operating system has accepted
-//! its frame. After a crash before that, the notice is sent again.
+//! The store has a notice of a stored message's end until the operating system has accepted its
+//! frame. After a crash before that, the notice is sent again.
 
 use super::{context::Context, interface::Output, keys::AgentKey, outcome::Notice};
 use protocol::{

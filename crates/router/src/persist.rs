@@ -179,17 +179,15 @@ impl Router {
     /// reason if the messages among them could not be persisted.
     pub(super) fn persisted(&mut self, upto: u64, refused: Option<&str>) {
         if refused.is_some() {
+            // What was persisted before the refusal is accepted first.
             self.continue_persisted(usize::MAX, None);
         }
         self.ctx.journal.advance(upto);
-        self.ctx.release_store(upto);
         self.continue_persisted(refused.map_or(ACTIONS_PER_INPUT, |_| usize::MAX), refused);
-        for agent in self.connections.end_store_pauses(&mut self.ctx) {
-            self.pump(agent);
-        }
     }
 
-    /// Continues at most this number of actions whose changes the store has handled.
+    /// Continues at most this number of actions whose changes the store has handled, and releases
+    /// the charges for changes whose actions have continued.
     pub(super) fn continue_persisted(&mut self, most: usize, refused: Option<&str>) {
         for _ in 0..most {
             let Some(ready) = self.ctx.journal.next_ready() else { break };
@@ -215,6 +213,10 @@ impl Router {
                 (Continuation::Respond(client, data), _) => self.request_persisted(client, &data),
             }
         }
+        self.ctx.release_store();
+        for agent in self.connections.end_store_pauses(&mut self.ctx) {
+            self.pump(agent);
+        }
     }
 
     fn accept_pending(&mut self, pending: PendingSend) {
@@ -224,7 +226,7 @@ impl Router {
             self.copy_accepted_to_taps(&pending.deliveries);
         }
         let has_ended = || pending.deliveries.iter().all(|key| self.mail.message(*key).is_none());
-        // The sender of a message that has ended already was told so, and gets no ACK after that.
+        // The sender of a message that has ended already is told so, and gets no ACK.
         let is_told = |it: &Acceptance| it.recipients.is_none() && !is_answer && has_ended();
         if let Some(acceptance) = pending.acceptance.filter(|it| !is_told(it)) {
             self.accept(&acceptance);
@@ -245,6 +247,8 @@ impl Router {
     /// its ACK.
     fn refuse_pending(&mut self, pending: PendingSend, why: &str) {
         let recipients = pending.deliveries.iter();
+        // The sender of a message that has ended already is told that.
+        let has_ended = recipients.clone().all(|key| self.mail.message(*key).is_none());
         let recipients: Vec<_> =
             recipients.filter_map(|key| Some(self.mail.message(*key)?.to)).collect();
         for key in &pending.deliveries {
@@ -255,7 +259,9 @@ impl Router {
         }
         let deliveries = pending.deliveries.len();
         self.mail.undo_send(&mut self.ctx, pending.sender, pending.digest, deliveries, recipients);
-        let Some(acceptance) = pending.acceptance else { return };
+        let is_told =
+            |it: &Acceptance| it.recipients.is_none() && it.answers.is_none() && has_ended;
+        let Some(acceptance) = pending.acceptance.filter(|it| !is_told(it)) else { return };
         let message = format!("the store could not keep the message; send it again later: {why}");
         match acceptance.answers {
             Some(question) => self.return_mailed_answer(acceptance.client, question, message),

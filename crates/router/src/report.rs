@@ -12,6 +12,7 @@ use super::{
     notices,
     outcome::{Notice, Outcome},
     questions::Question,
+    work::FAILURE_WORK,
 };
 use protocol::{
     calendar::time_limit,
@@ -43,6 +44,7 @@ impl Router {
     /// sent the message and has left, its agent is notified: a command ends once its message is
     /// accepted.
     pub(super) fn report_failure(&mut self, message: &Message, code: NackCode, why: String) {
+        self.ctx.spend(FAILURE_WORK);
         let delivery = message.reliable.as_ref().map(|_| message.id);
         let question = delivery.and_then(|id| self.questions.close(&mut self.ctx, id));
         let client = question.as_ref().and_then(|question| question.client);
@@ -58,7 +60,8 @@ impl Router {
     }
 
     /// Tells a sender of an outcome once the store has persisted it, so that no crash undoes what
-    /// was told. The store gets the notice together with the outcome, so that no crash hides it.
+    /// was told. If the agent is told, the store gets the notice together with the outcome, so that
+    /// no crash hides it.
     pub(super) fn tell(&mut self, mut outcome: Outcome) {
         let waits = !self.ctx.journal.is_settled() && !self.ctx.planted.tells_early();
         if waits && let Some(listener) = self.listener(&outcome) {

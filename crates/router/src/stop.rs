@@ -43,6 +43,9 @@ impl Router {
                 self.hold_notice(agent, notice);
             }
         }
+        for outcome in self.ctx.journal.drop_line() {
+            self.told(outcome);
+        }
         self.mail.record_stop(&mut self.ctx);
         for client in self.connections.ids() {
             if !self.connections.is_hung_up(client) {

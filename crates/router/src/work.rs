@@ -18,7 +18,7 @@ pub(super) const POSITION_WORK: u64 = 300;
 /// The work of a message for one recipient, from the SEND to the last answer about it.
 pub(super) const DELIVERY_WORK: u64 = 400;
 
-/// What more it is if the message waits for the store and for its recipient's ACK.
+/// The additional work of a message that waits for the store and for its recipient's ACK.
 pub(super) const STORED_WORK: u64 = 2_000;
 
 /// The work of a delivery that fails, and of telling its sender.

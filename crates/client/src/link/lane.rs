@@ -15,7 +15,7 @@ use std::{
     mem,
 };
 
-/// The stack of a thread that reads or writes frames; there are two for each client.
+/// The stack of a thread that reads frames and may route, or writes; there are two for each client.
 pub const STACK_BYTES: usize = 256 * 1024;
 
 /// The largest capacity of a spare buffer, and the most bytes of all spare buffers.

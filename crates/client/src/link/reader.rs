@@ -252,9 +252,14 @@ impl HalfRead {
     pub fn admit(&self, reader: u64) {
         let mut shared = self.shared.0.lock();
         shared.known.insert(reader);
+        if let Some(bytes) = shared.of_strangers.ending.remove(&reader) {
+            shared.of_known.ending.insert(reader, bytes);
+        }
         let frame = shared.of_strangers.remove(reader);
         // If the known readers now hold too much, the next byte of one of them shows it.
-        shared.of_known.set(reader, frame, usize::MAX);
+        if frame.bytes > 0 {
+            shared.of_known.set(reader, frame, usize::MAX);
+        }
         self.shared.1.notify_all();
     }
 
@@ -346,8 +351,14 @@ pub fn read_frames(
     let mut decoder = Decoder::new(reading.frame_bytes_max);
     let mut has_more = true;
     loop {
-        if !has_more && let Err(error) = await_input(stream, &mut decoder) {
-            return End::Failed(error.to_string());
+        if !has_more {
+            if !share.is_long() {
+                // It may shrink before the wait.
+                decoder.space();
+            }
+            if let Err(error) = await_input(stream, &mut decoder) {
+                return End::Failed(error.to_string());
+            }
         }
         let space = decoder.space();
         let most = space.len().min(reading.buffered.share().max(READ_BYTES_MIN));
@@ -384,7 +395,8 @@ pub fn read_frames(
     }
 }
 
-/// Waits until there is something to read. After some time, shrinks the decoder's buffer.
+/// Waits until there is something to read, and shrinks the decoder's buffer after some time. On
+/// Windows, the read that follows waits.
 fn await_input(stream: &Stream, decoder: &mut Decoder) -> io::Result<()> {
     loop {
         let time = decoder.can_rest().then_some(REST_AFTER);

@@ -134,7 +134,9 @@ impl Router {
         if let Ok(request) = &queue.first.request {
             self.respond(&queue.first, request.name(), data);
         }
-        self.serve_waiting(queue.waiting);
+        if let Some(agent) = self.connections.agent_of(client) {
+            self.at_cost_of(agent, |router| router.serve_waiting(queue.waiting));
+        }
     }
 
     fn serve_waiting(&mut self, mut waiting: VecDeque<PendingRequest>) {

@@ -141,7 +141,12 @@ impl Stage {
                     events.extend(self.bed.handle(Input::Found(id, Ok(nothing))).unwrap());
                 }
                 Some(Event::Other(_)) => {}
-                None if self.bed.pending.is_empty() => return bytes,
+                None if self.bed.pending.is_empty() && !self.bed.router.has_ready() => {
+                    return bytes;
+                }
+                None if self.bed.pending.is_empty() => {
+                    events.extend(self.bed.handle(Input::Tick).unwrap());
+                }
                 None => {
                     let (_, report) = self.bed.commit(self.bed.pending.len(), true);
                     events.extend(self.bed.handle(report).unwrap());

@@ -612,12 +612,20 @@ fn all_wait_while_the_backlog_of_the_store_is_full() {
             bob waits
         disk keeps
             ann < ACK {"ack_id":"a1","durability":"disk","recipients":4,"state":"accepted"}
+            cid waits
+            dan waits
+            eve waits
+            bob goes on
+            cid goes on
+            dan goes on
+            eve goes on
             bob < DELIVER d1 Ann -> Bob seq 1 originalTo "*" requires_ack true {"body":"to all"}
             cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" requires_ack true {"body":"to all"}
             dan < DELIVER d3 Ann -> Dan seq 1 originalTo "*" requires_ack true {"body":"to all"}
             eve < DELIVER d4 Ann -> Eve seq 1 originalTo "*" requires_ack true {"body":"to all"}
-            bob goes on
             bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+            cid waits
+            cid goes on
             cid < DELIVER d5 Bob -> Cid seq 1 requires_ack true {"body":"waits"}
     "#]]);
 }
