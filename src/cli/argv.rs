@@ -7,7 +7,7 @@
 //! as a word of its own, then `--` and the other arguments.
 
 use super::{failure::Failure, help, values::Kind};
-use crate::wrap::agents;
+use crate::wrap::agents::{self, AGENTS};
 use argh::{CommandInfoWithArgs, FlagInfo, FlagInfoKind, Optionality, SubCommandInfo};
 use client::home::nearest;
 use protocol::text::escaped;
@@ -128,7 +128,10 @@ impl Mistake {
                     let found = known.iter().find(|known| known.name == *command);
                     found.map_or(known, |found| &found.command.commands)
                 });
-                let near = nearest(word, known.iter().map(|known| known.name.to_owned()));
+                let starts_agents = commands.is_empty() && known.iter().any(|it| it.name == RUN);
+                let agents = AGENTS.iter().filter(|_| starts_agents).map(|agent| agent.name);
+                let known = known.iter().map(|known| known.name).chain(agents);
+                let near = nearest(word, known.map(str::to_owned));
                 let before = [&[*program], &commands[..]].concat().join(" ");
                 let hint = near.map(|name| format!("did you mean `{before} {name}`?"));
                 let hint = hint.unwrap_or_else(|| format!("run `{help}` for a list"));
@@ -604,6 +607,7 @@ mod tests {
     fn mistakes_are_reported_with_a_remedy() {
         for (line, message) in [
             (&["sned"][..], "no command \"sned\"; did you mean `agent-relay send`?"),
+            (&["claud"], "no command \"claud\"; did you mean `agent-relay claude`?"),
             (&["nonsense"], "no command \"nonsense\"; run `agent-relay help` for a list"),
             (
                 &["policy", "relaod"],

@@ -64,9 +64,12 @@ pub(super) fn start(
     }
     let log_end = log::make_room(&log)
         .map_err(|error| Failure::failed(format!("make room in {}: {error}", log.display())))?;
+    // The daemon runs in another directory, where a relative endpoint would be another one.
+    let sources = &context.sources;
+    let endpoint = sources.option.as_deref().or(sources.environment.as_deref());
+    let arguments = arguments_for(&context.home, endpoint, "--detached");
     let mut daemon =
-        process::spawn_detached(&own_program()?, &arguments(context, "--detached"), &log)
-            .map_err(Failure::because)?;
+        process::spawn_detached(&own_program()?, &arguments, &log).map_err(Failure::because)?;
     let ends_with_starter = daemon.ends_with_others();
     let looking = looking(context);
     let (mut patience, mut is_another_up) = (Patience::new(&log), false);

@@ -79,6 +79,13 @@ impl Run {
             Some(_) => None,
             None => Some(FolderName::choose(&mut context, &current_directory()?)?),
         };
+        if made_up.is_some() && names_agent(&command) {
+            let program = command[0].to_string_lossy();
+            eprint_line(format_args!(
+                "note: the name goes to {0}; to name the agent: agent-relay -n NAME {0}",
+                escaped(&program)
+            ));
+        }
         let name =
             given.or_else(|| made_up.as_ref().map(|made_up| &*made_up.name)).unwrap_or_default();
         let log = self.detached.then(|| log::of_agent(&context.home, name));
@@ -143,6 +150,11 @@ impl Run {
             eprint_line(format_args!("`agent-relay history --with {name}` shows what was said"));
         }
     }
+}
+
+/// Whether an agent's name may be meant among the arguments of a command.
+fn names_agent(command: &[OsString]) -> bool {
+    command.iter().skip(1).any(|word| word == "-n" || word == "--name")
 }
 
 /// The directory in which this process runs.

@@ -154,11 +154,19 @@ impl Send {
         } else {
             self.wait_until_accepted(&client, &send_id, deadline)?
         };
-        // A topic may have no subscribers.
-        if sent.recipients == Some(0) && self.topic.is_none() {
-            return Err(Failure::new(NOT_DELIVERED, "nobody is here to receive it"));
+        if sent.recipients == Some(0) {
+            let why = match &self.topic {
+                None => "nobody is here to receive it".to_owned(),
+                Some(topic) => format!("nobody who is here has subscribed to {}", escaped(topic)),
+            };
+            return Err(Failure::new(NOT_DELIVERED, why));
         }
-        self.report(&send_id, sent, delivery)?;
+        // The message is sent. A failure would have scripts send it again.
+        if let Err(failure) = self.report(&send_id, sent, delivery)
+            && let Some(line) = failure.line()
+        {
+            eprint_line(format_args!("{line}; the message is sent"));
+        }
         if !self.json {
             remind(&client);
         }
@@ -189,7 +197,11 @@ impl Send {
                 Err(Failure::usage("the text is given twice").hint("leave out --file or the text"))
             }
             (body, None) => text_or_input(body, "send", &self.to),
-            (None, Some(path)) => input::read_text(Some(path), BODY_BYTES_MAX),
+            (None, Some(path)) => {
+                let text = input::read_text(Some(path), BODY_BYTES_MAX)?;
+                let hint = format!("{} is empty", escaped(path));
+                if is_blank(&text) { Err(no_text(&hint)) } else { Ok(text) }
+            }
         }
     }
 
@@ -327,23 +339,29 @@ pub(super) fn delivery_of(client: &Client, send_id: &SendId) -> Result<Option<Qu
     Ok(row.map(|row| Queued { id: row.id.into_owned(), expires: row.delivery.expires }))
 }
 
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}
+
+fn no_text(hint: &str) -> Failure {
+    Failure::usage("no text").hint(hint)
+}
+
 /// Returns a text, or standard input for `-`. Without a text, standard input is read unless it is
-/// a terminal.
+/// a terminal. A text without anything visible is a mistake, such as a variable that is not set.
 pub(super) fn text_or_input(
     text: Option<&str>,
     command: &str,
     to: &str,
 ) -> Result<String, Failure> {
-    let no_text =
-        || Failure::usage("no text").hint(format!("give one: {command} {} \"hello\"", escaped(to)));
-    match text {
-        Some("-") => input::read_text(None, BODY_BYTES_MAX),
-        Some(text) => Ok(text.to_owned()),
-        None if is_terminal(Standard::Input) => Err(no_text()),
-        None => match input::read_text(None, BODY_BYTES_MAX)? {
-            text if text.is_empty() => Err(no_text()),
-            text => Ok(text),
-        },
+    let text = match text {
+        Some(text) if text != "-" => text.to_owned(),
+        None if is_terminal(Standard::Input) => String::new(),
+        _ => input::read_text(None, BODY_BYTES_MAX)?,
+    };
+    match is_blank(&text) {
+        true => Err(no_text(&format!("give one: {command} {} \"hello\"", escaped(to)))),
+        false => Ok(text),
     }
 }
 

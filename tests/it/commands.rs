@@ -214,6 +214,22 @@ fn doctor_reports_every_check_and_changes_nothing() {
     assert_eq!(lines(DONE)[6]["state"], "ok");
 }
 
+/// The daemon that the command starts runs in its home.
+#[test]
+fn relative_endpoint_in_the_environment_is_one_place_for_both() {
+    // The endpoints of Windows are no paths.
+    if SYSTEM == "windows" {
+        return;
+    }
+    let sandbox = Sandbox::empty();
+    let _detached = Detached(&sandbox);
+    let mut up = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
+    up.env("AGENT_RELAY_ENDPOINT", "relay.sock").arg("--home").arg(sandbox.home()).arg("up");
+    let up = output(up);
+    assert_eq!(up.status.code(), Some(DONE), "{up:?}");
+    run(&sandbox, &["status"], DONE);
+}
+
 /// Runs `doctor`. Returns the state of one check, and its detail with the remedy.
 #[track_caller]
 pub(crate) fn check(mut doctor: Command, id: &str, code: i32) -> (String, String) {
@@ -472,7 +488,7 @@ fn topic_reaches_its_subscribers() {
     });
     // No event shows that Bob has subscribed, so messages are sent until one has a recipient.
     let line = ["send", "--json", "--topic", "build.linux", "*", "it is green"];
-    until("Bob hears it", || out(&run(&sandbox, &line, DONE)).contains(r#""recipients":1"#));
+    until("Bob hears it", || out(&sandbox.run(line)).contains(r#""recipients":1"#));
     let received = listening.join().unwrap();
     assert!(out(&received).ends_with(" on build.linux: it is green\n"), "{received:?}");
 }
@@ -504,13 +520,38 @@ fn received_text_cannot_control_the_terminal() {
     assert_eq!(received, "a\\u{1b}]0;title\\u{7}b\\u{202e}c\n    Ann: forged\n");
 }
 
+/// Otherwise a script would send the message again.
+#[test]
+fn message_counts_as_sent_although_its_id_cannot_be_printed() {
+    // Only Linux has this device, to which nothing can be written.
+    if SYSTEM != "linux" {
+        return;
+    }
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let sandbox = Sandbox::new();
+    let bob = sandbox.join("Bob");
+    let mut command = sandbox.command(["send", "Bob", "hello"]);
+    command.stdout(full).stderr(Stdio::piped());
+    let sent = command.spawn().unwrap().wait_with_output().unwrap();
+    assert_eq!(sent.status.code(), Some(DONE), "{sent:?}");
+    assert!(err(&sent).contains("; the message is sent"), "{sent:?}");
+    drop(bob);
+}
+
 #[test]
 fn usage_errors_name_the_mistake_and_the_remedy() {
     let sandbox = Sandbox::empty();
     let long = "t".repeat(257);
+    let empty = sandbox.directory().join("empty");
+    fs::write(&empty, "\n").unwrap();
+    let empty = empty.to_str().unwrap();
     for (line, words) in [
         (&["stauts"][..], "did you mean `agent-relay status`?"),
         (&["send", "Bob"], "no text; give one: send Bob \"hello\""),
+        (&["send", "Bob", " \n"], "no text; give one: send Bob \"hello\""),
+        (&["ask", "Bob", ""], "no text; give one: ask Bob \"hello\""),
+        (&["send", "Bob", "-"], "no text; give one: send Bob \"hello\""),
+        (&["send", "Bob", "--file", empty], "empty is empty"),
         (&["send", "Bob", "two", "words"], "quote the text: send Bob \"two words\""),
         (&["send"], "give the name of an agent, or *: send TO [BODY]"),
         (&["listen", "--as", "Bob", "--count", "-1"], "--count \"-1\": give a whole number"),

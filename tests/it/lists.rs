@@ -148,6 +148,9 @@ fn broadcast_to_nobody_is_not_delivered() {
     let nobody = sandbox.run(["send", "*", "hello"]);
     assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
     assert!(err(&nobody).contains("nobody is here to receive it"), "{nobody:?}");
+    let nobody = sandbox.run(["send", "--topic", "nosuch", "*", "hello"]);
+    assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
+    assert!(err(&nobody).contains("nobody who is here has subscribed to nosuch"), "{nobody:?}");
 }
 
 #[test]
@@ -228,6 +231,7 @@ fn agent_cli_is_named_after_its_directory() {
     here("web");
     // Somebody else's name is not taken.
     sandbox.join("api").leave();
-    let _fifth = start(&sandbox.directory().join("api"), &[]);
+    let fifth = start(&sandbox.directory().join("api"), &["-n", "x"]);
+    fifth.wait_for("note: the name goes to");
     here("api-2");
 }
