@@ -1,7 +1,7 @@
 //! The clients, as routing has them: their handles, and the frames that wait.
 
 use super::{client_handle::ClientHandle, entry::Entry, turns::Pid};
-use client::link::{Lane, SpareBuffers};
+use client::link::SpareBuffers;
 use router::{ClientId, Frame, schedule::Schedule};
 use rustc_hash::FxHashMap;
 
@@ -115,12 +115,6 @@ impl ClientTable {
             client.dirty = false;
         }
         Some(id)
-    }
-
-    /// Whether the system has taken all that was written to a client.
-    pub(super) fn is_written(&self, id: ClientId) -> bool {
-        let lane = self.handles.get(&id).and_then(|client| client.lane.as_ref());
-        lane.is_none_or(Lane::is_empty)
     }
 
     /// Flushes a client's lane. Returns the number of bytes that the system has taken.

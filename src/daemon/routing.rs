@@ -115,15 +115,7 @@ impl Routing {
             Event::Violated(id, violation) => {
                 self.clients.schedule.push(id, Entry::Violated(violation));
             }
-            Event::Evicted(id, violation) => {
-                let is_stuck = !self.clients.is_written(id);
-                self.handle(now, Input::Violated(id, violation));
-                self.flush_client(now, id);
-                // It holds memory until it ends. The ERROR is written, or will never be read.
-                if is_stuck || self.clients.is_written(id) {
-                    self.clients.hang_up(id);
-                }
-            }
+            Event::Evicted(id, violation) => self.handle(now, Input::Violated(id, violation)),
             Event::Written(id, buffer) => {
                 let bytes = buffer.len();
                 if self.clients.written(id, buffer) {

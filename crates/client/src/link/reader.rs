@@ -18,7 +18,7 @@ use std::{
 };
 
 /// The length up to which a half-read frame is allowed, however many bytes all readers hold.
-pub const LONG_BYTES: usize = 16 * 1024;
+pub const LONG_BYTES: usize = 64 * 1024;
 
 /// A client may have the free bytes divided by this number outside the router.
 const SHARES: usize = 16;
@@ -163,14 +163,14 @@ impl BufferedBytes {
     }
 }
 
-/// The long half-read frames of all readers. If they hold too much memory together, a reader is
-/// chosen to end: of the process that holds most, the one that holds most. Until it has ended, other
-/// long frames wait. Readers whose peer is not known yet have a part of their own.
+/// The long half-read frames of all readers. If they hold too many bytes together, a reader is
+/// chosen to end: of the process with the most bytes, the one with the longest frame. Readers whose
+/// peer is not known yet have a part of their own.
 #[derive(Clone, Debug)]
 pub struct HalfRead {
     bytes_max: usize,
     strangers_bytes_max: usize,
-    shared: Arc<(Mutex<SharedFrames>, Condvar)>,
+    shared: Arc<Mutex<SharedFrames>>,
 }
 
 #[derive(Debug, Default)]
@@ -186,14 +186,11 @@ struct LongFrames {
     /// Each long half-read frame, by its reader.
     frames: BTreeMap<u64, LongFrame>,
     sum: usize,
-    /// The bytes of readers that were chosen to end.
-    ending: BTreeMap<u64, usize>,
 }
 
 /// A long half-read frame.
 #[derive(Clone, Copy, Debug, Default)]
 struct LongFrame {
-    /// The memory that it holds.
     bytes: usize,
     /// The process that sends it.
     pid: Option<u32>,
@@ -202,26 +199,14 @@ struct LongFrame {
 impl LongFrames {
     /// Removes a reader's frame, and returns it.
     fn remove(&mut self, reader: u64) -> LongFrame {
-        self.ending.remove(&reader);
         let frame = self.frames.remove(&reader).unwrap_or_default();
         self.sum -= frame.bytes;
         frame
     }
 
-    /// Whether a reader has to wait for others that were chosen to end.
-    fn waits(&self, reader: u64, bytes_max: usize) -> bool {
-        let ending = self.ending.values().sum::<usize>();
-        ending > 0 && self.sum + ending > bytes_max && !self.ending.contains_key(&reader)
-    }
-
-    /// Sets a reader's frame; a short one is not counted. Returns the reader that has to end, if
-    /// any.
-    fn set(&mut self, reader: u64, frame: LongFrame, bytes_max: usize) -> Option<u64> {
-        if let Some(bytes) = self.ending.get_mut(&reader).filter(|_| frame.bytes > LONG_BYTES) {
-            *bytes = frame.bytes;
-            return None;
-        }
-        self.remove(reader);
+    /// Adds a reader's frame, if it is long. Returns the reader that has to end, if any, and
+    /// removes its frame.
+    fn add(&mut self, reader: u64, frame: LongFrame, bytes_max: usize) -> Option<u64> {
         if frame.bytes > LONG_BYTES {
             self.frames.insert(reader, frame);
             self.sum += frame.bytes;
@@ -235,8 +220,7 @@ impl LongFrames {
         }
         let weight = |frame: &LongFrame| (sums[&frame.pid], frame.pid, frame.bytes);
         let victim = *self.frames.iter().max_by_key(|(_, frame)| weight(frame))?.0;
-        let frame = self.remove(victim);
-        self.ending.insert(victim, frame.bytes);
+        self.remove(victim);
         Some(victim)
     }
 }
@@ -250,63 +234,38 @@ impl HalfRead {
 
     /// Notes that the peer of a reader is known from now on.
     pub fn admit(&self, reader: u64) {
-        let mut shared = self.shared.0.lock();
+        let mut shared = self.shared.lock();
         shared.known.insert(reader);
-        if let Some(bytes) = shared.of_strangers.ending.remove(&reader) {
-            shared.of_known.ending.insert(reader, bytes);
-        }
         let frame = shared.of_strangers.remove(reader);
         // If the known readers now hold too much, the next byte of one of them shows it.
-        if frame.bytes > 0 {
-            shared.of_known.set(reader, frame, usize::MAX);
-        }
-        self.shared.1.notify_all();
+        shared.of_known.add(reader, frame, usize::MAX);
     }
 
-    /// Sets a reader's half-read frame. Returns the reader that has to end, if any.
+    /// Sets the bytes of a reader's half-read frame. Returns the reader that has to end, if any,
+    /// and removes that reader's bytes from the sum.
     fn set(&self, reader: u64, frame: LongFrame) -> Option<u64> {
-        let mut shared = self.shared.0.lock();
-        let (frames, bytes_max) = self.part_of(reader, &mut shared);
-        let victim = frames.set(reader, frame, bytes_max);
-        self.shared.1.notify_all();
-        victim
-    }
-
-    /// Makes a reader wait while others that were chosen to end hold too much.
-    fn await_ended(&self, reader: u64) {
-        let (shared, changed) = &*self.shared;
-        let waits = |shared: &mut SharedFrames| {
-            let (frames, bytes_max) = self.part_of(reader, shared);
-            frames.waits(reader, bytes_max)
-        };
-        changed.wait_while(&mut shared.lock(), waits);
-    }
-
-    /// Returns the frames that a reader's frame counts among, and their bound.
-    fn part_of<'a>(
-        &self,
-        reader: u64,
-        shared: &'a mut SharedFrames,
-    ) -> (&'a mut LongFrames, usize) {
-        match shared.known.contains(&reader) {
+        let mut shared = self.shared.lock();
+        let (frames, bytes_max) = match shared.known.contains(&reader) {
             true => (&mut shared.of_known, self.bytes_max),
             false => (&mut shared.of_strangers, self.strangers_bytes_max),
-        }
+        };
+        frames.remove(reader);
+        frames.add(reader, frame, bytes_max)
     }
 
     /// Forgets a reader that has ended.
     pub fn leave(&self, reader: u64) {
-        self.shared.0.lock().known.remove(&reader);
+        self.shared.lock().known.remove(&reader);
     }
 
     /// Returns the violation of a reader that has to end.
     #[must_use]
     pub fn violation(&self, reader: u64) -> Violation {
-        let (whose, max) = match self.shared.0.lock().known.contains(&reader) {
+        let (whose, max) = match self.shared.lock().known.contains(&reader) {
             true => ("all clients", self.bytes_max),
             false => ("all clients without a handshake", self.strangers_bytes_max),
         };
-        let message = format!("the incomplete frames of {whose} together hold over {max} bytes");
+        let message = format!("the incomplete frames of {whose} together are over {max} bytes");
         Violation::new(ErrorCode::TooManyClients, message)
     }
 }
@@ -346,13 +305,12 @@ pub fn read_frames(
     mut take: impl FnMut(Frames<'_>) -> ControlFlow<End>,
     evict: impl Fn(u64),
 ) -> End {
-    // The share counts the decoder's memory, so it ends after the decoder.
-    let mut share = Share { reading, bytes: 0 };
     let mut decoder = Decoder::new(reading.frame_bytes_max);
+    let mut share = Share { reading, bytes: 0 };
     let mut has_more = true;
     loop {
         if !has_more {
-            if !share.is_long() {
+            if decoder.pending() <= LONG_BYTES {
                 // It may shrink before the wait.
                 decoder.space();
             }
@@ -382,15 +340,12 @@ pub fn read_frames(
                 Err(violation) => return End::Violated(violation),
             }
         }
-        match share.set(decoder.pending(), decoder.held()) {
+        match share.set(decoder.pending()) {
             Some(victim) if victim == reading.reader => {
                 return End::Violated(reading.half_read.violation(reading.reader));
             }
             Some(victim) => evict(victim),
             None => {}
-        }
-        if share.is_long() {
-            reading.half_read.await_ended(reading.reader);
         }
     }
 }
@@ -416,13 +371,8 @@ struct Share<'a> {
 }
 
 impl Share<'_> {
-    const fn is_long(&self) -> bool {
-        self.bytes > LONG_BYTES
-    }
-
-    /// Sets the share: the bytes of the half-read frame, and the memory that it holds. Returns the
-    /// reader that has to end, if any.
-    fn set(&mut self, bytes: usize, held: usize) -> Option<u64> {
+    /// Sets the share. Returns the reader that has to end, if any.
+    fn set(&mut self, bytes: usize) -> Option<u64> {
         let Reading { reader, pid, buffered, half_read, .. } = self.reading;
         let before = std::mem::replace(&mut self.bytes, bytes);
         if bytes > before {
@@ -430,18 +380,15 @@ impl Share<'_> {
         } else if bytes < before {
             buffered.subtract(before - bytes);
         }
-        if before <= LONG_BYTES && !self.is_long() {
-            return None;
-        }
-        let bytes = if self.is_long() { held } else { 0 };
-        half_read.set(*reader, LongFrame { bytes, pid: *pid })
+        let is_long = bytes.max(before) > LONG_BYTES;
+        if is_long { half_read.set(*reader, LongFrame { bytes, pid: *pid }) } else { None }
     }
 }
 
 impl Drop for Share<'_> {
     fn drop(&mut self) {
         // Fewer bytes never make a reader end.
-        let _ = self.set(0, 0);
+        let _ = self.set(0);
     }
 }
 
@@ -481,7 +428,7 @@ mod tests {
             "the speaker, if it is the largest"
         );
         assert_eq!(set(&half_read, 3, 0), None);
-        assert_eq!(half_read.shared.0.lock().of_known.sum, 0);
+        assert_eq!(half_read.shared.lock().of_known.sum, 0);
     }
 
     #[test]
@@ -534,32 +481,12 @@ mod tests {
         assert_eq!(set(&half_read, 1, 20 * LONG_BYTES), None);
         assert_eq!(set(&half_read, 2, 2 * LONG_BYTES), None);
         assert_eq!(set(&half_read, 3, 2 * LONG_BYTES), Some(3), "of those that hold most");
-        assert_eq!(set(&half_read, 3, 0), None);
         half_read.admit(2);
         assert_eq!(set(&half_read, 3, 3 * LONG_BYTES), None);
         assert_eq!(set(&half_read, 2, 3 * LONG_BYTES), None);
         assert_eq!(set(&half_read, 2, 9 * LONG_BYTES), Some(1));
-        assert_eq!(set(&half_read, 2, 0), None);
         half_read.leave(2);
         assert_eq!(set(&half_read, 2, 2 * LONG_BYTES), Some(3));
-    }
-
-    #[test]
-    fn long_frames_wait_until_a_chosen_reader_has_ended() {
-        let half_read = HalfRead::new(3 * LONG_BYTES, 0);
-        (1..=2).for_each(|reader| half_read.admit(reader));
-        assert_eq!(set(&half_read, 1, 2 * LONG_BYTES), None);
-        assert_eq!(set(&half_read, 2, 2 * LONG_BYTES), Some(2));
-        assert_eq!(set(&half_read, 2, 3 * LONG_BYTES), None, "it ends already");
-        half_read.await_ended(2);
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| half_read.await_ended(1));
-            let waits = || half_read.shared.0.lock().of_known.waits(1, half_read.bytes_max);
-            assert!(waits());
-            assert_eq!(set(&half_read, 2, 0), None);
-            assert!(!waits());
-            waiting.join().unwrap();
-        });
     }
 
     #[test]
