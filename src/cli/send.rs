@@ -199,8 +199,7 @@ impl Send {
             (body, None) => text_or_input(body, "send", &self.to),
             (None, Some(path)) => {
                 let text = input::read_text(Some(path), BODY_BYTES_MAX)?;
-                let hint = format!("{} is empty", escaped(path));
-                if is_blank(&text) { Err(no_text(&hint)) } else { Ok(text) }
+                unless_blank(text, format!("{} is empty", escaped(path)))
             }
         }
     }
@@ -339,16 +338,13 @@ pub(super) fn delivery_of(client: &Client, send_id: &SendId) -> Result<Option<Qu
     Ok(row.map(|row| Queued { id: row.id.into_owned(), expires: row.delivery.expires }))
 }
 
-fn is_blank(text: &str) -> bool {
-    text.trim().is_empty()
-}
-
-fn no_text(hint: &str) -> Failure {
-    Failure::usage("no text").hint(hint)
+/// Returns a text, unless it is blank. That is a mistake, such as a variable that is not set.
+fn unless_blank(text: String, hint: String) -> Result<String, Failure> {
+    if text.trim().is_empty() { Err(Failure::usage("no text").hint(hint)) } else { Ok(text) }
 }
 
 /// Returns a text, or standard input for `-`. Without a text, standard input is read unless it is
-/// a terminal. A text without anything visible is a mistake, such as a variable that is not set.
+/// a terminal.
 pub(super) fn text_or_input(
     text: Option<&str>,
     command: &str,
@@ -359,10 +355,7 @@ pub(super) fn text_or_input(
         None if is_terminal(Standard::Input) => String::new(),
         _ => input::read_text(None, BODY_BYTES_MAX)?,
     };
-    match is_blank(&text) {
-        true => Err(no_text(&format!("give one: {command} {} \"hello\"", escaped(to)))),
-        false => Ok(text),
-    }
+    unless_blank(text, format!("give one: {command} {} \"hello\"", escaped(to)))
 }
 
 /// Joins in order to send: as the named agent, with its key if it has one, or with the identity of

@@ -16,7 +16,7 @@ const EVENTS_MAX: usize = 1024;
 /// The most rounds of a thread that has sent an event.
 const SENDERS_ROUNDS: usize = 4;
 
-/// What handles the events of an inbox. One thread at a time has it.
+/// A handler of an inbox's events. One thread at a time has it.
 pub(super) trait Handler: Send + 'static {
     type Event: Send;
 
@@ -53,7 +53,7 @@ struct State<H: Handler> {
     events: VecDeque<H::Event>,
     /// The handler, while no thread has it.
     idle: Option<Box<H>>,
-    /// The moment at which the inbox's own thread wakes, if it waits for one.
+    /// The deadline that the inbox's own thread waits for, if any.
     alarm: Option<Moment>,
     is_closed: bool,
 }
@@ -295,6 +295,15 @@ mod tests {
         (thread, ends)
     }
 
+    /// As [`run`], and waits until the inbox's own thread waits, without a deadline.
+    fn run_idle(inbox: &Inbox<Counting>) -> (JoinHandle<Box<Counting>>, impl Fn() -> bool + use<>) {
+        let running = run(inbox);
+        while inbox.0.state.lock().idle.is_none() {
+            thread::yield_now();
+        }
+        running
+    }
+
     #[test]
     fn all_events_are_handled_in_the_order_of_their_senders() {
         let inbox = Inbox::new();
@@ -317,11 +326,7 @@ mod tests {
     #[test]
     fn event_that_is_posted_wakes_the_inbox() {
         let inbox = Inbox::new();
-        let (thread, ends) = run(&inbox);
-        // The inbox's own thread waits without a deadline.
-        while inbox.0.state.lock().idle.is_none() {
-            thread::yield_now();
-        }
+        let (thread, ends) = run_idle(&inbox);
         inbox.post(Event::WakeAfter(1)).unwrap();
         assert!(ends(), "nobody handled it");
         thread.join().unwrap();
@@ -330,11 +335,7 @@ mod tests {
     #[test]
     fn deadline_that_a_sender_causes_is_met() {
         let inbox = Inbox::new();
-        let (thread, ends) = run(&inbox);
-        // The inbox's own thread waits without a deadline.
-        while inbox.0.state.lock().idle.is_none() {
-            thread::yield_now();
-        }
+        let (thread, ends) = run_idle(&inbox);
         inbox.send(Event::WakeAfter(1_000_000)).unwrap();
         inbox.send(Event::WakeAfter(1)).unwrap();
         assert!(ends(), "the deadline was forgotten");

@@ -110,7 +110,8 @@ impl Journal {
         self.line.front().is_some_and(|(ticket, _)| *ticket <= self.persisted)
     }
 
-    /// Returns the ticket up to which all changes are persisted, and no action waits for them.
+    /// Returns the last ticket with nothing left to do: its change and all before it are persisted,
+    /// and no action waits.
     pub(super) fn concluded(&self) -> u64 {
         let first = self.line.front().map_or(u64::MAX, |(ticket, _)| ticket.saturating_sub(1));
         first.min(self.persisted)

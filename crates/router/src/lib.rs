@@ -279,17 +279,12 @@ impl Router {
         self.ctx.recycle(frame);
     }
 
-    /// Returns the moment at which the router needs the next [`Input::Tick`], if any. It is the
-    /// present one while something is left to do.
+    /// Returns the moment of the next [`Input::Tick`], if one is needed: now, while something is
+    /// left to do.
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
         let now = self.ctx.journal.has_ready().then_some(self.ctx.now.monotonic);
         now.or_else(|| self.ctx.timers.next())
-    }
-
-    #[cfg(test)]
-    fn has_ready(&self) -> bool {
-        self.ctx.journal.has_ready()
     }
 
     fn tick(&mut self) {

@@ -17,6 +17,11 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
+    /// Whether nobody is told once the connection that sent the message has left.
+    pub(super) const fn ends_with_sender(&self) -> bool {
+        self.by.is_some() && !self.is_failure
+    }
+
     pub(super) fn notice_of_sender(&self) -> (AgentKey, Notice) {
         (self.sender, self.notice.clone())
     }

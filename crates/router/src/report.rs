@@ -85,15 +85,15 @@ impl Router {
 
     /// Tells a sender of an outcome now, or when its session is resumed.
     fn inform(&mut self, outcome: Outcome) {
-        let listener = self.listener(&outcome);
-        let Outcome { sender, by, is_failure, notice, .. } = outcome;
+        let (listener, ends_with_sender) = (self.listener(&outcome), outcome.ends_with_sender());
+        let Outcome { sender, by, notice, .. } = outcome;
         match listener {
             Some(client) if by == Some(client) => {
                 let frame = Frame { head: Vec::new(), shared: Some(notice.frame) };
                 self.connections.hand(&mut self.ctx, client, frame, Content::Answer);
             }
             Some(client) => self.connections.hand_notice(&mut self.ctx, client, notice),
-            None if by.is_some() && !is_failure => {}
+            None if ends_with_sender => {}
             None => self.hold_notice(sender, notice),
         }
     }
@@ -103,7 +103,7 @@ impl Router {
     fn listener(&self, outcome: &Outcome) -> Option<ClientId> {
         let is_member = |client: &ClientId| self.connections.membership(*client).is_some();
         match outcome.by.filter(is_member) {
-            None if outcome.by.is_some() && !outcome.is_failure => None,
+            None if outcome.ends_with_sender() => None,
             None => {
                 outcome.client.filter(is_member).or_else(|| self.client_for_notices(outcome.sender))
             }

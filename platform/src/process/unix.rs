@@ -80,8 +80,8 @@ fn keep_only_streams() {
 #[cfg(target_env = "gnu")]
 const ARENAS: libc::c_int = 2;
 
-/// The size from which the GNU allocator gives each allocation pages of its own, which go back to
-/// the system with it. Otherwise each large allocation that is freed raises this size.
+/// The size from which the GNU allocator maps an allocation by itself, so that freeing it returns
+/// its pages to the system. By default, freeing a large allocation raises this size.
 #[cfg(target_env = "gnu")]
 const OWN_PAGES_BYTES: libc::c_int = 256 << 10;
 

@@ -74,8 +74,8 @@ fn bash_with_a_prompt_of_two_lines_runs_no_message() {
 #[test]
 fn bash_with_a_right_prompt_runs_no_message() {
     let files = &[("rc", File::Text("PS1='\\[\\e7\\e[60Cright\\e8\\]$ '\n"))];
-    // Its prompt goes on after the word by which it is known, so nothing shows when Ctrl-C is
-    // handled, and what is typed before is lost.
+    // The test knows this prompt by a word in its middle. So it cannot tell when bash has handled
+    // Ctrl-C, and bash drops what is typed before that.
     Program { files, prompt: "right", leave: &["exit\r"], ..BASH }.runs_no_message();
 }
 

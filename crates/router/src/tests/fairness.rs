@@ -141,7 +141,7 @@ impl Stage {
                     events.extend(self.bed.handle(Input::Found(id, Ok(nothing))).unwrap());
                 }
                 Some(Event::Other(_)) => {}
-                None if self.bed.pending.is_empty() && !self.bed.router.has_ready() => {
+                None if self.bed.pending.is_empty() && !self.bed.router.ctx.journal.has_ready() => {
                     return bytes;
                 }
                 None if self.bed.pending.is_empty() => {
