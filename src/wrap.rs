@@ -17,6 +17,7 @@ mod inner_mark;
 mod key_file;
 mod last_output;
 mod message;
+mod notifier;
 mod paste;
 mod questions;
 mod run_folder;
@@ -26,13 +27,17 @@ mod transcripts;
 mod version;
 mod waker;
 
-use client::{Client, ClientError, WhenAbsent, home};
+use client::{
+    Client, ClientError, WhenAbsent,
+    home::{self, Notify},
+};
 use control::{clients::ControlClients, server::ControlEndpoint};
 use driver::{Driver, Finished, HooksGiven, Parts};
 use end_of_input::EndOfInput;
 use foreground::{Foreground, Wrapped};
 use inner_mark::{InnerMarkFinder, InnerMarks};
 use key_file::KeyFile;
+use notifier::Notifier;
 pub(crate) use platform::foreground::serve_console_members;
 use platform::{
     clock, paths,
@@ -62,7 +67,7 @@ use std::{
 };
 use terminal::{
     self, OutgoingMessage, extract::ScreenExtractor, hooks::HookedBrief, keyboard::Reader,
-    obstacle::Obstacle, recipe::Recipe,
+    obstacle::Obstacle, overlay::Overlay, recipe::Recipe,
 };
 pub(crate) use terminal::{agents, brief, hooks, recipe::Book};
 use transcripts::Follower;
@@ -78,10 +83,6 @@ const INFLIGHT_MAX: u64 = 256;
 
 /// The time for which the marks of an inner `run` may contradict the foreground.
 const CONTRADICTION_MS: u64 = if pty::MAY_SWALLOW_SEQUENCES { 50 } else { 1000 };
-
-/// The bytes with which a terminal saves its title, and restores it.
-const SAVE_TITLE: &str = "\x1b[22;0t";
-const RESTORE_TITLE: &str = "\x1b[23;0t";
 
 /// The pause after ten attempts to reconnect that the daemon answered with an ERROR, or after one
 /// that it answered with NAME_IN_USE.
@@ -109,6 +110,10 @@ pub(crate) struct Settings {
     /// The directory for the control endpoint, and for the key with which the agent's own commands
     /// speak in its name.
     pub(crate) run_directory: PathBuf,
+    /// Whether the titles of the agent's terminals show its name and state.
+    pub(crate) title: bool,
+    /// The way in which the person is notified.
+    pub(crate) notify: Notify,
     /// A file that also gets the command's output.
     pub(crate) record: Option<PathBuf>,
     /// Recipes: how messages are typed into each kind of program.
@@ -303,21 +308,22 @@ fn run_joined(
     }
     let inner_marks = InnerMarks::new().map_err(WrapError::Terminal)?;
     env.push((inner_mark::VARIABLE.into(), Some((&inner_marks.digits).into())));
+    let (overlay, clients_overlay) = overlays(&settings, client.name());
     let since_ms = clock::unix_ms();
     let pty = Pty::spawn(&command, &env, directory, size).map_err(WrapError::Command)?;
     let (member_server, accepts) = (settings.member_server, settings.accepts_text);
     let wrapped = wrapped.as_ref();
     let foreground = Foreground::new(&pty, member_server, settings.recipes, wrapped, accepts);
-    let mut screen = settings.screen;
     let outer_marks = InnerMarks::of_outer_run().filter(|_| settings.attached);
-    if settings.attached {
-        show_first_bytes(&mut screen, outer_marks.as_ref(), size.rows);
+    let mut screen = settings.screen;
+    if let Some(overlay) = &overlay {
+        show_first_bytes(&mut screen, outer_marks.as_ref(), overlay, size.rows);
     }
-    let streams = threads::Streams { keys: settings.keys, screen, record };
+    let streams = threads::Streams { keys: settings.keys, screen, overlay, record };
     let follow = |format| Follower::start(format, pty.pid(), directory, since_ms);
     let follower = transcript.map(follow).transpose().map_err(WrapError::Terminal)?;
     let key = key_file.key.clone();
-    let clients = ControlClients::start(endpoint, key, size, !settings.attached);
+    let clients = ControlClients::start(endpoint, key, clients_overlay, size, !settings.attached);
     let clients = clients.map_err(WrapError::Terminal)?;
     let program = command.into_iter().next().unwrap_or_default();
     let waker = Waker::new(program, env, settings.directory);
@@ -330,6 +336,7 @@ fn run_joined(
         outer_marks,
         waker,
         end_of_input: EndOfInput::new(settings.ends_with_input),
+        notifier: Notifier::new(settings.notify),
     };
     let driver = Driver::start(pty, streams, &signals, client, &side, words, parts);
     let driver = driver.map_err(WrapError::Terminal)?;
@@ -431,14 +438,34 @@ fn now() -> Moment {
     Moment(clock::monotonic_ms())
 }
 
+/// Returns the overlay of the person's terminal, if there is one, and that of attached terminals.
+fn overlays(settings: &Settings, name: &str) -> (Option<Overlay>, Overlay) {
+    let title = settings.title.then(|| name.to_owned());
+    let own = settings.attached.then(|| match is_terminal_plain() {
+        true => Overlay::new(None, false),
+        false => Overlay::new(title.clone(), settings.notify != Notify::Off),
+    });
+    (own, Overlay::new(title, false))
+}
+
+/// Whether the person's terminal has no title, and would show the sequence that sets one as text.
+fn is_terminal_plain() -> bool {
+    env::var_os("TERM").is_some_and(|term| term == "dumb" || term == "linux")
+}
+
 /// Writes what a person's terminal gets before the command's output.
-fn show_first_bytes(screen: &mut impl Write, outer_marks: Option<&InnerMarks>, rows: u16) {
-    let mut bytes = outer_marks.map(InnerMarks::begin).unwrap_or_default();
-    bytes.push_str(SAVE_TITLE);
+fn show_first_bytes(
+    screen: &mut impl Write,
+    outer_marks: Option<&InnerMarks>,
+    overlay: &Overlay,
+    rows: u16,
+) {
+    let mut bytes = outer_marks.map(InnerMarks::begin).unwrap_or_default().into_bytes();
+    overlay.begin(&mut bytes);
     if pty::BEGINS_AT_HOME {
-        bytes.push_str(&clearing_bytes(rows));
+        bytes.extend_from_slice(clearing_bytes(rows).as_bytes());
     }
-    let written = screen.write_all(bytes.as_bytes());
+    let written = screen.write_all(&bytes);
     // The thread that passes on the command's output meets the same error and reports it.
     drop(written.inspect_err(|error| tracing::debug!("the terminal is gone: {error}")));
 }

@@ -117,6 +117,8 @@ impl Run {
             when_absent: Some(starter.when_absent(&endpoint)),
             endpoint,
             run_directory: context.home.join(RUN_DIRECTORY),
+            title: context.config.title,
+            notify: context.config.notify.clone(),
             record: self.record.as_ref().map(PathBuf::from),
             inline: shared.inline,
             grid: shared.grid,

@@ -7,7 +7,6 @@ pub(crate) use detach_key::DetachKey;
 pub(crate) use screen::screen;
 
 use super::{
-    RESTORE_TITLE, SAVE_TITLE,
     control::client::{self, ControlClient, ControlError},
     inner_mark::InnerMarks,
     now,
@@ -30,7 +29,10 @@ use std::{
     thread::JoinHandle,
     time::Duration,
 };
-use terminal::screen::{NoObserver, Screen, tail::Tail};
+use terminal::{
+    overlay::{RESTORE_TITLE, SAVE_TITLE},
+    screen::{NoObserver, Screen, tail::Tail},
+};
 
 /// The longest time until the first snapshot arrives.
 const SNAPSHOT_MS: u64 = 10_000;

@@ -1,17 +1,19 @@
 //! The driver: the thread that owns the terminal side, feeds it inputs and performs its outputs.
 
 mod activity;
+mod attention;
 mod clients;
 
 use super::{
-    RESTORE_TITLE,
     control::clients::ControlClients,
     end_of_input::EndOfInput,
     foreground::Foreground,
     in_flight::InFlight,
     inner_mark::{InnerMarkFinder, InnerMarks},
     last_output::{LastOutput, Remedy},
-    message, now,
+    message,
+    notifier::Notifier,
+    now,
     paste::Paste,
     questions::Questions,
     signals::Signals,
@@ -20,6 +22,7 @@ use super::{
     waker::Waker,
 };
 use activity::ActivityReports;
+use attention::PersonWatch;
 use client::{Client, ConnectionState, Ended, Event, Reply, SendId};
 use crossbeam_channel::{Receiver, never, select};
 use platform::{
@@ -87,6 +90,8 @@ pub(super) struct Parts {
     /// The starter of processes that wake the agent.
     pub(super) waker: Waker,
     pub(super) end_of_input: EndOfInput,
+    /// The way to notify the person.
+    pub(super) notifier: Notifier,
 }
 
 /// Whether the command was given hooks.
@@ -137,6 +142,7 @@ pub(super) struct Driver {
     /// The transcripts that the wrapper reads.
     transcripts: BTreeMap<TranscriptId, PathBuf>,
     activity: ActivityReports,
+    person: PersonWatch,
     /// Inputs for the terminal side that precede all others.
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,
@@ -188,6 +194,7 @@ impl Driver {
             recorded: follower.map_or_else(never, |follower| follower.events.clone()),
             transcripts: BTreeMap::new(),
             activity: ActivityReports::default(),
+            person: PersonWatch::new(now(), settings.attached),
             inputs: [Input::Connected(true)].into(),
             out: Vec::new(),
             parts,
@@ -213,6 +220,7 @@ impl Driver {
             self.resume_if_due();
             self.pass_end_of_input_if_due();
             self.serve_clients();
+            self.call_person();
             printing &= self.wait(printing);
             is_given_up = self.last_output_is_given_up();
         }
@@ -234,7 +242,7 @@ impl Driver {
         let is_terminal_stuck = screen.is_busy();
         if attached
             && !is_terminal_stuck
-            && let Err(error) = screen.show(reset.as_bytes())
+            && let Err(error) = screen.end(reset.as_bytes())
         {
             tracing::debug!("the terminal is gone: {error}");
         }
@@ -260,7 +268,6 @@ impl Driver {
                 reset.push_str("\r\n");
             }
         }
-        reset.push_str(RESTORE_TITLE);
         reset.extend(self.parts.outer_marks.as_ref().map(InnerMarks::end));
         reset
     }
@@ -274,6 +281,7 @@ impl Driver {
             self.last_output.deadline(),
             self.paste.deadline(),
             self.parts.end_of_input.deadline(),
+            self.person.deadline(),
         ];
         let due = due.into_iter().flatten().min();
         let idle = if self.is_starting() { Duration::from_millis(START_LOOK_MS) } else { IDLE };
@@ -293,8 +301,9 @@ impl Driver {
             },
             recv(keys) -> bytes => match bytes {
                 Ok(bytes) => {
-                    self.paste.feed(now(), &bytes);
-                    self.keys(&bytes);
+                    let keys = self.take_focus(bytes);
+                    self.paste.feed(now(), &keys);
+                    self.keys(&keys);
                 }
                 Err(_) => {
                     self.channels.keys = never();
@@ -502,7 +511,10 @@ impl Driver {
                 self.parts.waker.wake(arguments, session, text, id);
             }
             Output::Taken(caller, taken) => self.answer_taker(caller, taken),
-            Output::Activity(doing) => self.activity.tell(now(), &self.client, doing),
+            Output::Activity(doing) => {
+                self.person.does(now(), doing.activity);
+                self.activity.tell(now(), &self.client, doing);
+            }
             Output::Counted(caller, hops) => {
                 self.parts.clients.answer(now(), caller.0, &control::Answer::Counted { hops });
             }
@@ -531,6 +543,7 @@ impl Driver {
     /// Sends the agent's message, as an answer if a question waits for it.
     fn send(&mut self, handle: SendHandle, outgoing: OutgoingMessage, hops: Option<LoopCount>) {
         self.has_messages = true;
+        self.person.sends(handle, &outgoing.to);
         let sent = match self.questions.answer(now(), &outgoing) {
             Some(reply) => self.reply(handle, reply),
             None => message::to_send(outgoing, hops)
@@ -570,6 +583,7 @@ impl Driver {
                 self.type_next();
                 self.input(Input::Written(bytes));
             }
+            ThreadEvent::Added => self.person.added(&self.channels.additions),
             ThreadEvent::Ended(code) => {
                 self.exit_code = Some(code);
                 self.last_output.command_ended(now());
@@ -635,6 +649,9 @@ impl Driver {
             Event::Accepted { send_id, away, .. } => {
                 if let Some(handle) = self.in_flight.handle(&send_id) {
                     self.in_flight.settle(send_id, handle);
+                    if self.person.accepted(handle) {
+                        self.agent_wrote();
+                    }
                     self.input(Input::Accepted { handle, away });
                 }
             }
@@ -668,6 +685,7 @@ impl Driver {
         // One recipient's refusal does not settle a message to several recipients.
         if let Some(handle) = handle.filter(|_| nack.to.is_none()) {
             self.in_flight.settle(id, handle);
+            self.person.accepted(handle);
         }
         self.input(Input::Undelivered(message::failure(handle, nack)));
     }

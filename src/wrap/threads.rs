@@ -5,9 +5,10 @@ use platform::pty::{Pty, Reader, Writer};
 use std::{
     fs::File,
     io::{self, Read, Write},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
 };
+use terminal::overlay::{Overlay, Sign};
 
 /// The most bytes of one read.
 const READ_BYTES: usize = 64 << 10;
@@ -15,20 +16,29 @@ const READ_BYTES: usize = 64 << 10;
 /// The most pieces of output that wait for the driver. Beyond that, the command has to wait.
 const PRINTED_MAX: usize = 64;
 
-/// The capacity of the channel of other events. At most one piece typed, the screen's end and the
-/// command's end can wait, so no thread waits here.
+/// The capacity of the channel of other events. At most one piece typed, one sign or alert shown,
+/// the screen's end and the command's end can wait, so no thread waits here.
 const EVENTS_MAX: usize = 4;
 
 /// The person's input and output, and the recording.
 pub(super) struct Streams {
     pub(super) keys: Box<dyn Read + Send>,
     pub(super) screen: Box<dyn Write + Send>,
+    /// The overlay of the screen, if it is a person's terminal.
+    pub(super) overlay: Option<Overlay>,
     pub(super) record: Option<File>,
 }
 
 /// The person's screen. It is locked while it is written to.
 #[derive(Clone)]
-pub(super) struct Screen(Arc<Mutex<Box<dyn Write + Send>>>);
+pub(super) struct Screen(Arc<Mutex<Shown>>);
+
+struct Shown {
+    screen: Box<dyn Write + Send>,
+    overlay: Option<Overlay>,
+    /// The bytes for the next write.
+    bytes: Vec<u8>,
+}
 
 impl Screen {
     /// Whether a write waits for the person's terminal, or has just ended.
@@ -36,10 +46,57 @@ impl Screen {
         self.0.try_lock().is_err()
     }
 
-    pub(super) fn show(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut screen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        screen.write_all(bytes).and_then(|()| screen.flush())
+    /// Shows what the command has printed.
+    fn show(&self, printed: &[u8]) -> io::Result<()> {
+        let mut shown = self.lock();
+        match &mut *shown {
+            Shown { overlay: Some(overlay), bytes, .. } => overlay.pass(printed, bytes),
+            Shown { bytes, .. } => bytes.extend_from_slice(printed),
+        }
+        shown.write()
     }
+
+    /// Shows a sign or an alert, or lets the overlay do so later.
+    fn add(&self, addition: &Addition) -> io::Result<()> {
+        let mut shown = self.lock();
+        let Shown { overlay: Some(overlay), bytes, .. } = &mut *shown else { return Ok(()) };
+        match addition {
+            Addition::Sign(sign) => overlay.set_sign(*sign, bytes),
+            Addition::Alert(alert) => overlay.alert(alert, bytes),
+        }
+        shown.write()
+    }
+
+    /// Undoes what the overlay has changed, and shows the last bytes.
+    pub(super) fn end(&self, last: &[u8]) -> io::Result<()> {
+        let mut shown = self.lock();
+        if let Shown { overlay: Some(overlay), bytes, .. } = &mut *shown {
+            overlay.end(bytes);
+        }
+        shown.bytes.extend_from_slice(last);
+        shown.write()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shown> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shown {
+    fn write(&mut self) -> io::Result<()> {
+        let Self { screen, bytes, .. } = self;
+        let written = screen.write_all(bytes).and_then(|()| screen.flush());
+        bytes.clear();
+        written
+    }
+}
+
+/// What the driver adds to the command's output on the person's screen.
+pub(super) enum Addition {
+    /// The sign in the title.
+    Sign(Option<Sign>),
+    /// An alert, such as a bell.
+    Alert(Vec<u8>),
 }
 
 /// The driver's ends of the threads' channels.
@@ -51,12 +108,16 @@ pub(super) struct Channels {
     pub(super) events: Receiver<ThreadEvent>,
     /// Pieces for the command's terminal, one at a time.
     pub(super) typing: Sender<Vec<u8>>,
+    /// Additions to the screen, one at a time.
+    pub(super) additions: Sender<Addition>,
 }
 
 /// An event other than input and output.
 pub(super) enum ThreadEvent {
     /// The command's terminal has accepted this number of bytes.
     Typed(usize),
+    /// The person's terminal has accepted an addition.
+    Added,
     /// The command has ended, with this exit code.
     Ended(i32),
     /// The person's terminal accepts no more output.
@@ -66,7 +127,7 @@ pub(super) enum ThreadEvent {
 /// The threads that end with the command.
 pub(super) struct Threads {
     pub(super) screen: Screen,
-    handles: [JoinHandle<()>; 3],
+    handles: [JoinHandle<()>; 4],
 }
 
 /// Starts all threads.
@@ -75,10 +136,13 @@ pub(super) fn start(pty: &Pty, ends: Streams) -> io::Result<(Threads, Channels)>
     let (printed_sender, printed) = bounded(PRINTED_MAX);
     let (keys_sender, keys) = bounded(1);
     let (typing, typing_receiver) = bounded(1);
+    let (additions, to_add) = bounded(1);
     let (reader, writer) = (pty.reader()?, pty.writer()?);
-    let Streams { keys: source, screen, record } = ends;
-    let screen = Screen(Arc::new(Mutex::new(screen)));
-    let screen_events = sender.clone();
+    let Streams { keys: source, screen, overlay, record } = ends;
+    let screen = Screen(Arc::new(Mutex::new(Shown { screen, overlay, bytes: Vec::new() })));
+    let (added, screen_events) = (sender.clone(), sender.clone());
+    let adds = screen.clone();
+    let adder = spawn("terminal title", move || add_to_screen(&adds, &to_add, &added))?;
     let shown = screen.clone();
     let reader = spawn("terminal output", move || {
         pass_output(reader, &shown, record, &printed_sender, &screen_events)
@@ -90,12 +154,12 @@ pub(super) fn start(pty: &Pty, ends: Streams) -> io::Result<(Threads, Channels)>
     // This thread is not joined: it waits for the person's next key, and ends with the process or
     // with the input.
     drop(spawn("keys", move || pass_keys(source, &keys_sender))?);
-    let threads = Threads { screen, handles: [writer, waiter, reader] };
-    Ok((threads, Channels { printed, keys, events, typing }))
+    let threads = Threads { screen, handles: [writer, waiter, reader, adder] };
+    Ok((threads, Channels { printed, keys, events, typing, additions }))
 }
 
 impl Threads {
-    /// Joins the threads. The output must have ended, and [`Channels::typing`] must be dropped.
+    /// Joins the threads. The output must have ended, and [`Channels`] must be dropped.
     pub(super) fn join(self) {
         for thread in self.handles {
             // A panic was reported by the panic hook.
@@ -145,6 +209,16 @@ fn pass_output(
         }
         if printed.send(bytes.to_vec()).is_err() {
             break;
+        }
+    }
+}
+
+/// Adds to the screen, and reports each addition. The thread that shows the output meets the same
+/// error and reports it.
+fn add_to_screen(screen: &Screen, additions: &Receiver<Addition>, events: &Sender<ThreadEvent>) {
+    for addition in additions {
+        if screen.add(&addition).is_err() || events.send(ThreadEvent::Added).is_err() {
+            return;
         }
     }
 }

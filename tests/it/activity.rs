@@ -122,8 +122,9 @@ fn ann(sandbox: &Sandbox) -> Value {
     rows.filter_map(Result::ok).find(|row| row["name"] == "Ann").unwrap_or_default()
 }
 
+/// Waits until the hooks of Ann have reported what she does.
 #[track_caller]
-fn await_activity(sandbox: &Sandbox, activity: &str) {
+pub(crate) fn await_activity(sandbox: &Sandbox, activity: &str) {
     until(activity, || {
         let row = ann(sandbox);
         row["activity"] == activity && row["activity_source"] == "hooks"

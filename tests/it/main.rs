@@ -8,6 +8,7 @@
 )]
 
 mod activity;
+mod attention;
 mod backlog;
 mod brief;
 mod churn;

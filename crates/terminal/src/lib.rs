@@ -14,6 +14,7 @@
 
 mod activity;
 pub mod agents;
+pub mod attention;
 mod bounded;
 pub mod brief;
 mod dialog;
@@ -34,6 +35,7 @@ pub mod obstacle;
 pub mod oracle;
 mod outgoing;
 mod output;
+pub mod overlay;
 mod ownership;
 pub mod recipe;
 pub mod screen;

@@ -18,6 +18,7 @@ use protocol::{
 use std::{collections::BTreeMap, io, mem};
 use terminal::{
     keys::KeystrokeFilter,
+    overlay::{Overlay, Sign},
     screen::{Screen, tail::Tail},
 };
 
@@ -75,6 +76,8 @@ pub(in crate::wrap) struct ControlClients {
     clients: BTreeMap<ClientId, Client>,
     /// The end of a paste whose client is gone.
     left_keys: Vec<u8>,
+    /// The overlay of attached terminals.
+    overlay: Overlay,
     tail: Tail,
     size: Size,
     /// Whether the agent's terminal gets the size of the last terminal attached to drive it.
@@ -88,6 +91,7 @@ impl ControlClients {
     pub(in crate::wrap) fn start(
         endpoint: Option<ControlEndpoint>,
         key: Secret,
+        overlay: Overlay,
         size: Size,
         follows_size: bool,
     ) -> io::Result<Self> {
@@ -99,6 +103,7 @@ impl ControlClients {
             events,
             clients: BTreeMap::new(),
             left_keys: Vec::new(),
+            overlay,
             tail: Tail::default(),
             size,
             follows_size,
@@ -188,9 +193,25 @@ impl ControlClients {
 
     /// Passes on what the agent's command printed.
     pub(in crate::wrap) fn printed(&mut self, bytes: &[u8]) {
-        self.tail.feed(bytes);
+        let mut shown = Vec::new();
+        self.overlay.pass(bytes, &mut shown);
+        self.show(&shown);
+    }
+
+    /// Shows the agent's state in the titles of attached terminals.
+    pub(in crate::wrap) fn show_sign(&mut self, sign: Option<Sign>) {
+        let mut shown = Vec::new();
+        self.overlay.set_sign(sign, &mut shown);
+        self.show(&shown);
+    }
+
+    fn show(&mut self, shown: &[u8]) {
+        if shown.is_empty() {
+            return;
+        }
+        self.tail.feed(shown);
         for client in self.clients.values_mut() {
-            client.printed(bytes, self.size);
+            client.printed(shown, self.size);
         }
     }
 
@@ -206,7 +227,7 @@ impl ControlClients {
     /// hooks among these that have not confirmed their answers.
     pub(in crate::wrap) fn serve(&mut self, now: Moment, screen: &Screen) -> Vec<ClientId> {
         for client in self.clients.values_mut() {
-            client.serve(now, screen, self.size, &self.tail);
+            client.serve(now, screen, self.size, (&self.overlay, &self.tail));
         }
         // Dropping a client's handle closes its connection.
         let ended = self.clients.extract_if(.., |_, client| !client.keeps_connection(now));
@@ -431,7 +452,13 @@ impl Client {
         }
     }
 
-    fn serve(&mut self, now: Moment, screen: &Screen, size: Size, tail: &Tail) {
+    fn serve(
+        &mut self,
+        now: Moment,
+        screen: &Screen,
+        size: Size,
+        (overlay, tail): (&Overlay, &Tail),
+    ) {
         if self.writing_since.is_some() {
             return;
         }
@@ -442,6 +469,7 @@ impl Client {
             let shown = attachment.size;
             let snapshot = screen.snapshot(shown.cols.into(), shown.rows.into());
             let mut bytes = snapshot.into_bytes();
+            overlay.append_title(&mut bytes);
             if shown == size {
                 bytes.extend_from_slice(tail.unfinished().unwrap_or_default());
             }

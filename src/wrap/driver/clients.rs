@@ -9,7 +9,7 @@ use crate::wrap::{
     now,
 };
 use platform::{clock, pty::Pty};
-use protocol::control;
+use protocol::{control, name::OPERATOR};
 use std::{env, process, time::Duration};
 use terminal::{Caller, Input, ReadFrom, Taken};
 
@@ -57,7 +57,12 @@ impl Driver {
             }
             Some(Action::HookUnconfirmed) => self.input(Input::HookUnconfirmed(Caller(id))),
             Some(Action::Take(message)) => self.input(Input::Take(Caller(id), message)),
-            Some(Action::Count(to)) => self.input(Input::Count(Caller(id), to)),
+            Some(Action::Count(to)) => {
+                if to == OPERATOR {
+                    self.agent_wrote();
+                }
+                self.input(Input::Count(Caller(id), to));
+            }
             None => {}
         }
     }

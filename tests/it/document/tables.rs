@@ -75,6 +75,8 @@ fn configuration_keys() -> String {
         let default = match &*name {
             "endpoint" => "see [Paths](#paths)".to_owned(),
             "durability" => format!("`{:?}`", Config::default().durability.as_str()),
+            "title" => format!("`{}`", Config::default().title),
+            "notify" => "`\"bell\"`".to_owned(),
             number => limits()[number].to_string(),
         };
         let values = values.trim_start_matches("a whole number from ");

@@ -1,4 +1,4 @@
-//! config.toml: the settings of a daemon.
+//! config.toml: the settings of a home: of its daemon, and of its agents' terminals.
 
 use crate::home::{
     error::{ConfigError, is_absent},
@@ -8,9 +8,9 @@ use crate::home::{
 use protocol::payload::Durability;
 use serde::{
     Deserialize, Deserializer,
-    de::{Error, Unexpected},
+    de::{Error, SeqAccess, Unexpected, Visitor, value::SeqAccessDeserializer},
 };
-use std::path::Path;
+use std::{fmt, path::Path};
 
 /// The file's name in the home directory.
 pub const FILE: &str = "config.toml";
@@ -21,7 +21,7 @@ pub const LOCK_FILE: &str = "daemon.lock";
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
-/// The settings of a daemon. Every key is optional. docs/CONFIGURATION.md has the comments of the
+/// The settings of a home. Every key is optional. docs/CONFIGURATION.md has the comments of the
 /// fields as a table.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -85,6 +85,64 @@ pub struct Config {
     /// everything else continues.
     #[serde(deserialize_with = "whole_number::<_, { 1 << 20 }, { 1 << 40 }>")]
     pub store_max_bytes: u64,
+    /// Whether a terminal's title shows the agent's state and name, before the program's own title.
+    pub title: bool,
+    /// The way in which you are notified when an agent that you do not look at waits for you, has
+    /// finished, or has written to you: the terminal's bell, a sequence that some terminals show as
+    /// a notification, or a command, where `{agent}` stands for the name and `{text}` for what has
+    /// happened; without these, the whole sentence is its last argument.
+    pub notify: Notify,
+}
+
+/// A way to notify a person.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Notify {
+    /// Nothing happens.
+    Off,
+    /// The terminal's bell.
+    #[default]
+    Bell,
+    /// The terminal's notification by OSC 9.
+    Osc9,
+    /// The terminal's notification by OSC 777.
+    Osc777,
+    /// A program and its arguments.
+    Command(Vec<String>),
+}
+
+impl<'de> Deserialize<'de> for Notify {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NotifyVisitor)
+    }
+}
+
+struct NotifyVisitor;
+
+impl<'de> Visitor<'de> for NotifyVisitor {
+    type Value = Notify;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(r#""off", "bell", "osc9", "osc777" or ["program", "argument"]"#)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Notify, E> {
+        match text {
+            "off" => Ok(Notify::Off),
+            "bell" => Ok(Notify::Bell),
+            "osc9" => Ok(Notify::Osc9),
+            "osc777" => Ok(Notify::Osc777),
+            _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, words: A) -> Result<Notify, A::Error> {
+        match Vec::<String>::deserialize(SeqAccessDeserializer::new(words)) {
+            Ok(words) if words.first().is_some_and(|program| !program.is_empty()) => {
+                Ok(Notify::Command(words))
+            }
+            _ => Err(A::Error::invalid_value(Unexpected::Seq, &self)),
+        }
+    }
 }
 
 impl Default for Config {
@@ -106,6 +164,8 @@ impl Default for Config {
             mailbox_days: 30,
             history_days: 7,
             store_max_bytes: 1 << 30,
+            title: true,
+            notify: Notify::default(),
         }
     }
 }
@@ -195,6 +255,20 @@ mod tests {
     }
 
     #[test]
+    fn notify_is_a_word_or_a_command() {
+        let command = parse("notify = ['notify-send', '{agent}', '{text}']").unwrap().notify;
+        let words = ["notify-send", "{agent}", "{text}"].map(str::to_owned);
+        assert_eq!(command, Notify::Command(words.into()));
+        assert_eq!(parse("notify = 'osc9'").unwrap().notify, Notify::Osc9);
+        let expected = "config.toml:1: `notify`: expected \"off\", \"bell\", \"osc9\", \"osc777\" \
+                        or [\"program\", \"argument\"]";
+        for wrong in ["'beep'", "[]", "['']", "['a', 1]", "true", "7", "{}"] {
+            refused(&format!("notify = {wrong}"), expected);
+        }
+        refused("title = 1", "config.toml:1: `title`: expected true or false, without quotes");
+    }
+
+    #[test]
     fn each_number_is_read_within_its_bounds_and_refused_beyond_them() {
         for (key, min, max, field) in NUMBERS {
             let default = field(&Config::default());
@@ -223,7 +297,7 @@ mod tests {
         let keys = "endpoint, durability, max_frame_bytes, heartbeat_ms, handshake_timeout_ms, \
                     resume_window_ms, default_ttl_ms, remote_ttl_ms, queue_max_messages, \
                     queue_max_bytes, replay_messages, memory_max_bytes, max_clients, \
-                    mailbox_days, history_days, store_max_bytes";
+                    mailbox_days, history_days, store_max_bytes, title, notify";
         refused(
             "\ncolour = 1",
             &format!("config.toml:2: unknown key \"colour\"; the keys are {keys}"),

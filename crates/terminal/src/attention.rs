@@ -1,0 +1,247 @@
+//! The attention that an agent wants from its person: the sign in its terminal's title, and the
+//! moments at which the person is notified.
+
+use crate::overlay::Sign;
+use protocol::{Moment, activity::Activity};
+use std::fmt;
+
+/// The time for which a dialog must be open before the person is notified of it.
+const ASKED_MS: u64 = 500;
+
+/// The time for which an agent must rest before its work counts as finished: a message from another
+/// agent may begin its next turn.
+const RESTED_MS: u64 = 1000;
+
+/// The time after a key in which a terminal counts as looked at, if it does not report its focus.
+const KEY_MS: u64 = 10_000;
+
+/// The least time between two notices that the agent has written to its person.
+const WROTE_MS: u64 = 5000;
+
+/// A reason to notify an agent's person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The agent waits for permission to use a tool.
+    WaitsForPermission,
+    /// The agent asks its person something.
+    AsksPerson,
+    /// The agent has finished its work.
+    Finished,
+    /// The agent has sent a message to its person.
+    Wrote,
+}
+
+/// Words that follow the agent's name.
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::WaitsForPermission => "waits for permission",
+            Self::AsksPerson => "asks you something",
+            Self::Finished => "has finished",
+            Self::Wrote => "has written to you",
+        })
+    }
+}
+
+/// The state machine of one agent's terminal.
+#[derive(Debug)]
+pub struct Attention {
+    activity: Option<Activity>,
+    /// Whether the terminal has the focus, once it has reported.
+    is_focused: Option<bool>,
+    /// The moment of the last key, or of the start.
+    last_key: Moment,
+    /// The number of other terminals that show the agent.
+    viewers: usize,
+    /// Whether the agent has finished since its person last looked.
+    is_unseen: bool,
+    /// The moment at which the person is to be notified of the activity.
+    due: Option<Moment>,
+    /// The moment of the last notice that the agent has written.
+    wrote: Option<Moment>,
+}
+
+impl Attention {
+    /// Returns the state at the start of an agent, whose person has just started it.
+    #[must_use]
+    pub fn new(now: Moment) -> Self {
+        Self {
+            activity: None,
+            is_focused: None,
+            last_key: now,
+            viewers: 0,
+            is_unseen: false,
+            due: None,
+            wrote: None,
+        }
+    }
+
+    /// Returns the sign for the title.
+    #[must_use]
+    pub fn sign(&self) -> Option<Sign> {
+        match self.activity {
+            Some(Activity::WaitsForPermission | Activity::AsksPerson) => Some(Sign::Waits),
+            Some(Activity::Working) => Some(Sign::Works),
+            _ => self.is_unseen.then_some(Sign::Finished),
+        }
+    }
+
+    /// The moment at which [`Attention::take_due`] is due.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Moment> {
+        self.due
+    }
+
+    /// Notes what the agent does.
+    pub fn does(&mut self, now: Moment, activity: Activity) {
+        let before = self.activity.replace(activity);
+        if before == Some(activity) {
+            return;
+        }
+        self.due = match activity {
+            Activity::WaitsForPermission | Activity::AsksPerson => Some(now.plus(ASKED_MS)),
+            Activity::Idle if before == Some(Activity::Working) => Some(now.plus(RESTED_MS)),
+            // A dialog that was answered elsewhere leads to no notice, and neither does the start.
+            _ => None,
+        };
+    }
+
+    /// Notes whether the terminal has the focus, as it has reported.
+    pub fn focus(&mut self, is_focused: bool) {
+        self.is_focused = Some(is_focused);
+        self.is_unseen &= !is_focused;
+    }
+
+    /// Notes that the person has pressed a key in the agent's terminal.
+    pub fn key(&mut self, now: Moment) {
+        self.last_key = now;
+        self.is_unseen = false;
+    }
+
+    /// Notes the number of other terminals that show the agent.
+    pub fn viewers(&mut self, viewers: usize) {
+        self.viewers = viewers;
+        self.is_unseen &= viewers == 0;
+    }
+
+    /// Notes that the agent has sent a message to its person. Returns a notice if one is due.
+    pub fn wrote(&mut self, now: Moment) -> Option<Notice> {
+        if self.is_looked_at(now) || self.wrote.is_some_and(|at| now.since(at) < WROTE_MS) {
+            return None;
+        }
+        self.wrote = Some(now);
+        Some(Notice::Wrote)
+    }
+
+    /// Returns the notice that is due. Each dialog has one; of work that finishes while nobody
+    /// looks, only the first.
+    pub fn take_due(&mut self, now: Moment) -> Option<Notice> {
+        self.due.take_if(|due| *due <= now)?;
+        if self.is_looked_at(now) {
+            return None;
+        }
+        match self.activity? {
+            Activity::WaitsForPermission => Some(Notice::WaitsForPermission),
+            Activity::AsksPerson => Some(Notice::AsksPerson),
+            Activity::Idle => {
+                (!std::mem::replace(&mut self.is_unseen, true)).then_some(Notice::Finished)
+            }
+            _ => None,
+        }
+    }
+
+    fn is_looked_at(&self, now: Moment) -> bool {
+        let has_focus = self.is_focused.unwrap_or_else(|| now.since(self.last_key) < KEY_MS);
+        has_focus || self.viewers > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the notices until a moment.
+    fn notices(attention: &mut Attention, until: u64) -> Vec<(u64, Notice)> {
+        let mut notices = Vec::new();
+        while let Some(at) = attention.deadline().filter(|at| at.0 <= until) {
+            notices.extend(attention.take_due(at).map(|notice| (at.0, notice)));
+        }
+        notices
+    }
+
+    fn unfocused() -> Attention {
+        let mut attention = Attention::new(Moment(0));
+        attention.focus(false);
+        attention
+    }
+
+    #[test]
+    fn each_dialog_is_notified_once_in_a_terminal_without_focus() {
+        let mut attention = unfocused();
+        attention.does(Moment(0), Activity::Working);
+        assert_eq!(attention.sign(), Some(Sign::Works));
+        for at in [1000, 2000] {
+            attention.does(Moment(at), Activity::WaitsForPermission);
+            attention.does(Moment(at + 1), Activity::WaitsForPermission);
+            assert_eq!(attention.sign(), Some(Sign::Waits));
+            let expected = [(at + 500, Notice::WaitsForPermission)];
+            assert_eq!(notices(&mut attention, at + 900), expected);
+            attention.does(Moment(at + 900), Activity::Working);
+        }
+        attention.does(Moment(3000), Activity::AsksPerson);
+        attention.does(Moment(3400), Activity::Working);
+        assert_eq!(notices(&mut attention, 9000), [], "the dialog was open for a moment");
+        attention.does(Moment(9000), Activity::AsksPerson);
+        attention.focus(true);
+        assert_eq!(notices(&mut attention, 10_000), []);
+    }
+
+    #[test]
+    fn finished_work_is_notified_once_until_the_person_looks() {
+        let mut attention = unfocused();
+        attention.does(Moment(0), Activity::Starting);
+        attention.does(Moment(10), Activity::Idle);
+        assert_eq!(notices(&mut attention, 9000), [], "the agent has not worked");
+        for (at, expected) in [(10_000, Some(Notice::Finished)), (20_000, None)] {
+            attention.does(Moment(at), Activity::Working);
+            attention.does(Moment(at + 1), Activity::Idle);
+            assert_eq!(
+                notices(&mut attention, at + 9000),
+                expected.map(|notice| (at + 1001, notice)).into_iter().collect::<Vec<_>>()
+            );
+            assert_eq!(attention.sign(), Some(Sign::Finished));
+        }
+        attention.focus(true);
+        assert_eq!(attention.sign(), None);
+        attention.focus(false);
+        attention.does(Moment(30_000), Activity::Working);
+        attention.does(Moment(30_001), Activity::Idle);
+        attention.does(Moment(30_500), Activity::Working);
+        assert_eq!(notices(&mut attention, 39_000), [], "a message began the next turn");
+    }
+
+    #[test]
+    fn terminal_without_reports_is_looked_at_for_a_while_after_a_key() {
+        let mut attention = Attention::new(Moment(0));
+        attention.does(Moment(0), Activity::Working);
+        attention.key(Moment(5000));
+        attention.does(Moment(14_000), Activity::AsksPerson);
+        assert_eq!(notices(&mut attention, 14_500), []);
+        attention.does(Moment(14_600), Activity::Working);
+        attention.does(Moment(15_000), Activity::AsksPerson);
+        assert_eq!(notices(&mut attention, 20_000), [(15_500, Notice::AsksPerson)]);
+    }
+
+    #[test]
+    fn agent_that_another_terminal_shows_is_looked_at() {
+        let mut attention = unfocused();
+        attention.viewers(1);
+        assert_eq!(attention.wrote(Moment(0)), None);
+        attention.does(Moment(0), Activity::WaitsForPermission);
+        assert_eq!(notices(&mut attention, 9000), []);
+        attention.viewers(0);
+        assert_eq!(attention.wrote(Moment(9000)), Some(Notice::Wrote));
+        assert_eq!(attention.wrote(Moment(10_000)), None);
+        assert_eq!(attention.wrote(Moment(14_000)), Some(Notice::Wrote));
+    }
+}
