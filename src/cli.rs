@@ -51,6 +51,7 @@ mod redeliver;
 mod release;
 mod request;
 mod restart;
+mod restore;
 mod run;
 mod send;
 mod serve;
@@ -281,6 +282,7 @@ enum Command {
     Top(top::Top),
     DeadLetters(dead_letters::DeadLetters),
     Redeliver(redeliver::Redeliver),
+    Restore(restore::Restore),
     Forget(forget::Forget),
     Purge(purge::Purge),
     Hold(hold::Hold),
@@ -333,6 +335,7 @@ impl Top {
             Command::Top(top) => top.run(&options),
             Command::DeadLetters(letters) => letters.run(&options),
             Command::Redeliver(redeliver) => redeliver.run(&options),
+            Command::Restore(restore) => restore.run(&options),
             Command::Forget(forget) => forget.run(&options),
             Command::Purge(purge) => purge.run(&options),
             Command::Hold(hold) => hold.run(&options),

@@ -5,6 +5,7 @@
 //! that owns the terminal side. [`control`] is the wrapper's own endpoint for a person's commands,
 //! and [`attach`] the command that shows the agent in another terminal.
 
+pub(crate) mod agent_record;
 mod arming;
 pub(crate) mod attach;
 pub(crate) mod control;
@@ -27,6 +28,7 @@ mod transcripts;
 mod version;
 mod waker;
 
+use agent_record::{AgentRecord, RecordKeeper};
 use client::{
     Client, ClientError, WhenAbsent,
     home::{self, Notify},
@@ -114,6 +116,14 @@ pub(crate) struct Settings {
     pub(crate) title: bool,
     /// The way in which the person is notified.
     pub(crate) notify: Notify,
+    /// The options of `run` with which the agent is started again.
+    pub(crate) options: Vec<String>,
+    /// Whether `restore` has started the agent.
+    pub(crate) restored: bool,
+    /// The conversation that the command resumes, if `restore` knows it.
+    pub(crate) conversation: Option<String>,
+    /// The home, which gets the agent's record.
+    pub(crate) home: PathBuf,
     /// A file that also gets the command's output.
     pub(crate) record: Option<PathBuf>,
     /// Recipes: how messages are typed into each kind of program.
@@ -293,14 +303,11 @@ fn run_joined(
     show_prospect(&settings, wrapped.as_ref(), client.name());
     let signals = Signals::listen();
     let raw = settings.attached.then(RawMode::enter).transpose().map_err(WrapError::Terminal)?;
-    let wrapper = arming::Wrapper {
-        run_directory: &settings.run_directory,
-        name: client.name(),
-        key: &key_file.key,
-        hook_command: settings.hook_command.as_deref().filter(|_| endpoint.is_some()),
-        version: version.as_ref(),
-        directory,
-    };
+    let hook_command = settings.hook_command.as_deref().filter(|_| endpoint.is_some());
+    let (name, key) = (client.name(), &key_file.key);
+    let run_directory = &*settings.run_directory;
+    let version = version.as_ref();
+    let wrapper = arming::Wrapper { run_directory, name, key, hook_command, version, directory };
     let prepared = prepare(&settings, key_file, &side.recipe, &wrapper)?;
     let CommandLine { command, mut env, folder, hooks } = prepared;
     if hooks.are_given && settings.brief {
@@ -309,6 +316,7 @@ fn run_joined(
     let inner_marks = InnerMarks::new().map_err(WrapError::Terminal)?;
     env.push((inner_mark::VARIABLE.into(), Some((&inner_marks.digits).into())));
     let (overlay, clients_overlay) = overlays(&settings, client.name());
+    let agent_record = agent_record(&settings, client.name(), &side.recipe.name);
     let since_ms = clock::unix_ms();
     let pty = Pty::spawn(&command, &env, directory, size).map_err(WrapError::Command)?;
     let (member_server, accepts) = (settings.member_server, settings.accepts_text);
@@ -337,6 +345,7 @@ fn run_joined(
         waker,
         end_of_input: EndOfInput::new(settings.ends_with_input),
         notifier: Notifier::new(settings.notify),
+        agent_record,
     };
     let driver = Driver::start(pty, streams, &signals, client, &side, words, parts);
     let driver = driver.map_err(WrapError::Terminal)?;
@@ -365,7 +374,9 @@ fn terminal_settings(
         columns: size.cols.into(),
         rows: size.rows.into(),
         inline: settings.inline,
-        brief: settings.brief.then(|| brief::first_words(name)),
+        // A conversation that is resumed has had its brief.
+        brief: (settings.brief && settings.conversation.is_none())
+            .then(|| brief::first_words(name)),
         hooked_brief: None,
         contradiction_ms: CONTRADICTION_MS,
         seed,
@@ -436,6 +447,19 @@ fn prepare(
 /// Returns the time of the wrapper's state machines.
 fn now() -> Moment {
     Moment(clock::monotonic_ms())
+}
+
+/// Returns the keeper of the agent's record, if its command can be started again.
+fn agent_record(settings: &Settings, name: &str, recipe: &str) -> Option<RecordKeeper> {
+    let directory = settings.directory.clone().or_else(|| env::current_dir().ok())?;
+    let (options, conversation) = (settings.options.clone(), settings.conversation.clone());
+    let record =
+        AgentRecord::new(name, recipe, &settings.command, directory, options, conversation)?;
+    let mut keeper = RecordKeeper::new(settings.home.clone(), record);
+    if settings.restored {
+        keeper.begin();
+    }
+    Some(keeper)
 }
 
 /// Returns the overlay of the person's terminal, if there is one, and that of attached terminals.

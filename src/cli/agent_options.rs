@@ -151,6 +151,12 @@ impl<'a> AgentOptions<'a> {
         arguments.extend(switches.iter().filter(|(_, on)| *on).map(|(switch, _)| switch.into()));
         Ok(arguments)
     }
+
+    /// The same as texts, without an argument that is not valid text.
+    pub(super) fn to_texts(self) -> Result<Vec<String>, Failure> {
+        let arguments = self.to_arguments()?.into_iter();
+        Ok(arguments.filter_map(|argument| argument.into_string().ok()).collect())
+    }
 }
 
 /// Refuses `--accepts-text` for every command that the wrapper knows.

@@ -66,6 +66,14 @@ agent_command! {
         /// the directory to run the command in
         #[argh(option, arg_name = "dir", hidden_help)]
         cwd: Option<String>,
+
+        /// start the agent as `restore` does
+        #[argh(switch, hidden_help)]
+        restored: bool,
+
+        /// the id of the conversation that the command resumes
+        #[argh(option, arg_name = "id", hidden_help)]
+        conversation: Option<String>,
     }
 }
 
@@ -92,13 +100,7 @@ impl Run {
         let _logging = log.map(|log| log::begin(Some(&log))).transpose()?;
         let key = key_of(&context.home, name, shared.key_file)?;
         let attached = !self.detached && wrap::is_attached();
-        let (keys, screen): (Box<dyn Read + Send>, Box<dyn Write + Send>) = match self.detached {
-            true => (Box::new(io::empty()), Box::new(io::sink())),
-            false => (
-                Box::new(tty::Input::new().map_err(Failure::because)?),
-                Box::new(tty::Output::new().map_err(Failure::because)?),
-            ),
-        };
+        let (keys, screen) = self.streams().map_err(Failure::because)?;
         let endpoint = endpoint_or_start(&mut context)?;
         let key = joining_key(key.as_ref(), &Keys::of(&context), &endpoint);
         let starter = Starter::begin(&context, name)?;
@@ -117,6 +119,10 @@ impl Run {
             when_absent: Some(starter.when_absent(&endpoint)),
             endpoint,
             run_directory: context.home.join(RUN_DIRECTORY),
+            options: shared.to_texts()?,
+            restored: self.restored,
+            conversation: self.conversation.clone(),
+            home: context.home.clone(),
             title: context.config.title,
             notify: context.config.notify.clone(),
             record: self.record.as_ref().map(PathBuf::from),
@@ -137,6 +143,14 @@ impl Run {
             self.report(name, &ended, attached);
         }
         Ok(ended.code)
+    }
+
+    /// The person's keys and screen.
+    fn streams(&self) -> io::Result<(Box<dyn Read + Send>, Box<dyn Write + Send>)> {
+        Ok(match self.detached {
+            true => (Box::new(io::empty()), Box::new(io::sink())),
+            false => (Box::new(tty::Input::new()?), Box::new(tty::Output::new()?)),
+        })
     }
 
     /// Reports the end of the command. The command's last lines are added for a log, which does not

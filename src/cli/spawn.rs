@@ -74,36 +74,16 @@ impl Spawn {
         let name = shared.named(false, &command, "spawn")?.unwrap_or_default();
         let directory = self.directory()?;
         let mut context = context(options)?;
-        if ControlClient::connect(&context.home.join(RUN_DIRECTORY), name).is_ok() {
-            let hint = format!("choose another name, or run `agent-relay stop {name}`");
-            return Err(Failure::failed(format!("{name} runs already")).hint(hint));
-        }
         let recipes = shared.recipes_for(&command, Some(&directory), &context.home)?;
-        let endpoint = endpoint_or_start(&mut context)?;
         if !shared.accepts_text
             && let Some(line) =
                 wrap::prospect(&command, Some(&directory), &recipes).startup_notice(name)
         {
             eprint_line(escaped(&line));
         }
-        let (log, log_end) = log_for(&context.home, name)?;
-        let mut arguments: Vec<OsString> = vec![AS_AGENT_RELAY.into()];
-        arguments.extend(["--home".into(), context.home.clone().into_os_string()]);
-        arguments.extend(["--endpoint".into(), endpoint.into()]);
-        arguments.extend(["run", "--detached", "-n", name].map(OsString::from));
-        arguments.extend(["--cwd".into(), directory.into_os_string()]);
-        arguments.extend(shared.to_arguments()?);
-        arguments.push("--".into());
-        arguments.extend(command);
-        let mut wrapper =
-            process::spawn_detached(&own_program()?, &arguments, &log).map_err(Failure::because)?;
-        if wrapper.ends_with_others() {
-            eprint_line(format_args!(
-                "note: {name} ends when the program ends in which this was started, such as an editor"
-            ));
-        }
-        let started = await_start(name, &context, &mut wrapper, &log, log_end)?;
-        let pid = started.map(|state| state.pid);
+        let agent =
+            Agent { name, directory, options: shared.to_arguments()?, command, restored: None };
+        let Started { pid, log } = agent.start(&mut context)?;
         let mut out = Out::new();
         if self.json {
             out.json("spawn", &Report { name, pid, log: &log })?;
@@ -127,6 +107,59 @@ impl Spawn {
             return Ok(directory);
         }
         Err(Failure::failed(format!("there is no directory {}", directory.display())))
+    }
+}
+
+/// An agent that is started in the background.
+pub(super) struct Agent<'a> {
+    pub(super) name: &'a str,
+    pub(super) directory: PathBuf,
+    /// The options of `run`.
+    pub(super) options: Vec<OsString>,
+    pub(super) command: Vec<OsString>,
+    /// For an agent that is restored, the conversation that the command resumes, if it does.
+    pub(super) restored: Option<Option<&'a str>>,
+}
+
+/// An agent that was started.
+pub(super) struct Started {
+    /// The process id of its command; `None` if that has already ended, with success.
+    pub(super) pid: Option<u32>,
+    /// The file with its log.
+    pub(super) log: PathBuf,
+}
+
+impl Agent<'_> {
+    /// Starts the agent, and the daemon if there is none, and waits until its command runs.
+    pub(super) fn start(self, context: &mut Context) -> Result<Started, Failure> {
+        let name = self.name;
+        if ControlClient::connect(&context.home.join(RUN_DIRECTORY), name).is_ok() {
+            let hint = format!("choose another name, or run `agent-relay stop {name}`");
+            return Err(Failure::failed(format!("{name} runs already")).hint(hint));
+        }
+        let endpoint = endpoint_or_start(context)?;
+        let (log, log_end) = log_for(&context.home, name)?;
+        let mut arguments: Vec<OsString> = vec![AS_AGENT_RELAY.into()];
+        arguments.extend(["--home".into(), context.home.clone().into_os_string()]);
+        arguments.extend(["--endpoint".into(), endpoint.into()]);
+        arguments.extend(["run", "--detached", "-n", name].map(OsString::from));
+        arguments.extend(["--cwd".into(), self.directory.into_os_string()]);
+        arguments.extend(self.restored.map(|_| "--restored".into()));
+        if let Some(conversation) = self.restored.flatten() {
+            arguments.extend(["--conversation", conversation].map(OsString::from));
+        }
+        arguments.extend(self.options);
+        arguments.push("--".into());
+        arguments.extend(self.command);
+        let mut wrapper =
+            process::spawn_detached(&own_program()?, &arguments, &log).map_err(Failure::because)?;
+        if wrapper.ends_with_others() {
+            eprint_line(format_args!(
+                "note: {name} ends when the program ends in which this was started, such as an editor"
+            ));
+        }
+        let started = await_start(name, context, &mut wrapper, &log, log_end)?;
+        Ok(Started { pid: started.map(|state| state.pid), log })
     }
 }
 

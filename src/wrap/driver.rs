@@ -5,6 +5,7 @@ mod attention;
 mod clients;
 
 use super::{
+    agent_record::RecordKeeper,
     control::clients::ControlClients,
     end_of_input::EndOfInput,
     foreground::Foreground,
@@ -32,6 +33,7 @@ use platform::{
 };
 use protocol::{
     Moment,
+    activity::Activity,
     code::NackCode,
     control,
     name::RELAY,
@@ -92,6 +94,8 @@ pub(super) struct Parts {
     pub(super) end_of_input: EndOfInput,
     /// The way to notify the person.
     pub(super) notifier: Notifier,
+    /// The keeper of the agent's record, if the agent can be started again.
+    pub(super) agent_record: Option<RecordKeeper>,
 }
 
 /// Whether the command was given hooks.
@@ -159,6 +163,8 @@ pub(super) struct Driver {
     /// The paste of the person's own terminal.
     paste: Paste,
     is_ending: bool,
+    /// Whether the system ends the wrapper, which nobody may have wanted.
+    is_cut_off: bool,
     /// Whether the agent has sent or received a message.
     has_messages: bool,
 }
@@ -206,6 +212,7 @@ impl Driver {
             last_output: LastOutput::default(),
             paste: Paste::default(),
             is_ending: false,
+            is_cut_off: false,
             has_messages: false,
         })
     }
@@ -228,6 +235,9 @@ impl Driver {
         self.leave();
         let reset = self.reset();
         self.parts.waker.end();
+        if let Some(record) = self.parts.agent_record.take() {
+            record.end(!self.is_cut_off);
+        }
         let ended = self.end();
         self.await_answers();
         self.flush_clients();
@@ -513,6 +523,11 @@ impl Driver {
             Output::Taken(caller, taken) => self.answer_taker(caller, taken),
             Output::Activity(doing) => {
                 self.person.does(now(), doing.activity);
+                if !matches!(doing.activity, Activity::Starting | Activity::Ended)
+                    && let Some(record) = &mut self.parts.agent_record
+                {
+                    record.begin();
+                }
                 self.activity.tell(now(), &self.client, doing);
             }
             Output::Counted(caller, hops) => {
@@ -588,14 +603,23 @@ impl Driver {
                 self.exit_code = Some(code);
                 self.last_output.command_ended(now());
             }
-            ThreadEvent::ScreenGone => self.end_command(GRACE_GONE),
+            ThreadEvent::ScreenGone => {
+                self.is_cut_off = true;
+                self.end_command(GRACE_GONE);
+            }
         }
     }
 
     fn signal(&mut self, signal: Signal) {
         match signal {
-            Signal::HangUp => self.end_command(GRACE_GONE),
-            Signal::Stop => self.end_command(GRACE_STOP),
+            Signal::HangUp => {
+                self.is_cut_off = true;
+                self.end_command(GRACE_GONE);
+            }
+            Signal::Stop => {
+                self.is_cut_off = true;
+                self.end_command(GRACE_STOP);
+            }
             Signal::Resize => {
                 if let Some(size) = tty::size().filter(|_| self.attached) {
                     self.resize_to(size);

@@ -40,6 +40,7 @@ mod policy;
 mod power;
 mod queries;
 mod questions;
+mod restore;
 mod resume;
 mod roles;
 mod shells;

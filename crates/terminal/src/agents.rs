@@ -13,7 +13,7 @@ mod gemini;
 mod opencode;
 mod qwen;
 
-use super::{handover::GiveServer, hooks::Hooks, transcript::Format};
+use super::{handover::GiveServer, hooks::Hooks, resume::Resume, transcript::Format};
 
 /// An agent CLI.
 pub struct Agent {
@@ -27,6 +27,8 @@ pub struct Agent {
     pub hooks: Option<&'static Hooks>,
     /// The way to hand our MCP server over to the CLI, if one is known.
     pub mcp: Option<GiveServer>,
+    /// The way to resume a conversation, if one is known.
+    pub resume: Option<&'static Resume>,
     /// Whether hooks and handover were tried on Windows.
     pub is_tried_on_windows: bool,
     /// An environment variable that the CLI sets for the commands that its agent runs, if one is

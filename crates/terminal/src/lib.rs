@@ -38,6 +38,7 @@ mod output;
 pub mod overlay;
 mod ownership;
 pub mod recipe;
+pub mod resume;
 pub mod screen;
 mod settings;
 mod source;

@@ -53,6 +53,9 @@ impl Driver {
                 if let Some(follower) = &mut self.parts.follower {
                     follower.name(&report);
                 }
+                if let Some(record) = &mut self.parts.agent_record {
+                    record.note(&report);
+                }
                 self.input(Input::Hooked(Caller(id), report));
             }
             Some(Action::HookUnconfirmed) => self.input(Input::HookUnconfirmed(Caller(id))),

@@ -8,6 +8,7 @@ pub(super) const AGENT: Agent = Agent {
     transcript: None,
     hooks: None,
     mcp: None,
+    resume: None,
     is_tried_on_windows: false,
     command_variable: None,
     instruction_file: None,

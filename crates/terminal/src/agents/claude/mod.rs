@@ -2,6 +2,7 @@
 
 mod hooks;
 mod mcp;
+mod resume;
 mod transcript;
 
 use super::Agent;
@@ -12,6 +13,7 @@ pub(super) const AGENT: Agent = Agent {
     transcript: Some(&transcript::FORMAT),
     hooks: Some(&hooks::HOOKS),
     mcp: Some(mcp::give),
+    resume: Some(&resume::RESUME),
     is_tried_on_windows: true,
     command_variable: Some("CLAUDECODE"),
     instruction_file: Some("CLAUDE.md"),

@@ -38,7 +38,7 @@ const SUBCOMMANDS: Words = Words(
 );
 
 /// Options that take a value as their next argument.
-const WITH_VALUE: Words = Words(
+pub(super) const WITH_VALUE: Words = Words(
     "--add-dir --ask-for-approval --cd --config --disable --enable --image --local-provider \
      --model --profile --remote --sandbox -C -a -c -i -m -p -s",
 );

@@ -36,7 +36,7 @@ pub(super) const HOOKS: Hooks = Hooks {
 const NOTIFICATIONS: [&str; 2] = ["permission_prompt", "elicitation_dialog"];
 
 /// Options that take a value as their next argument.
-const WITH_VALUE: Words = Words(
+pub(super) const WITH_VALUE: Words = Words(
     "--add-dir --add-github-mcp-tool --add-github-mcp-toolset --additional-mcp-config --agent \
      --attachment --auto-tier --bash-env --config-dir --connect --context --disable-mcp-server \
      --dynamic-retrieval --enable-mcp-server --extension-sdk-path --interactive --log-dir \
@@ -49,7 +49,7 @@ const WITH_VALUE: Words = Words(
 const WITH_OPTIONAL_VALUE: Words = Words("--bash-env --connect --mouse --resume --share -r");
 
 /// Options that take all words up to the next option as their values.
-const WITH_VALUES: Words = Words(
+pub(super) const WITH_VALUES: Words = Words(
     "--allow-tool --allow-url --available-tools --deny-tool --deny-url --excluded-tools \
      --secret-env-vars",
 );

@@ -2,6 +2,7 @@
 
 mod hooks;
 mod mcp;
+mod resume;
 mod transcript;
 
 use super::Agent;
@@ -12,6 +13,7 @@ pub(super) const AGENT: Agent = Agent {
     transcript: Some(&transcript::FORMAT),
     hooks: Some(&hooks::HOOKS),
     mcp: Some(mcp::give),
+    resume: Some(&resume::RESUME),
     is_tried_on_windows: false,
     command_variable: Some("COPILOT_CLI"),
     instruction_file: Some("AGENTS.md"),

@@ -1,6 +1,7 @@
 //! The agent CLI of Gemini.
 
 mod hooks;
+mod resume;
 mod transcript;
 
 use super::Agent;
@@ -13,6 +14,7 @@ pub(super) const AGENT: Agent = Agent {
     transcript: Some(&transcript::FORMAT),
     hooks: Some(&hooks::HOOKS),
     mcp: None,
+    resume: Some(&resume::RESUME),
     is_tried_on_windows: false,
     command_variable: Some(COMMAND_VARIABLE),
     instruction_file: Some("GEMINI.md"),

@@ -47,7 +47,7 @@ const SUBCOMMANDS: Words = Words(
 );
 
 /// Options that take a value as their next argument.
-const WITH_VALUE: Words = Words(
+pub(super) const WITH_VALUE: Words = Words(
     "--agent --cors --hostname --log-level --mdns-domain --model --port --prompt --replay-limit \
      --session -m -s",
 );

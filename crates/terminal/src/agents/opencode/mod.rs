@@ -4,6 +4,7 @@ mod configuration;
 mod hooks;
 mod jsonc;
 mod mcp;
+mod resume;
 
 use super::Agent;
 
@@ -13,6 +14,7 @@ pub(super) const AGENT: Agent = Agent {
     transcript: None,
     hooks: Some(&hooks::HOOKS),
     mcp: Some(mcp::give),
+    resume: Some(&resume::RESUME),
     is_tried_on_windows: false,
     command_variable: Some("OPENCODE"),
     instruction_file: Some("AGENTS.md"),

@@ -44,7 +44,7 @@ const QUESTION: &str = "Question";
 pub(super) const COMMAND_VARIABLE: &str = "QWEN_CODE";
 
 /// Options that take one value, and options that take all words up to the next option.
-const WITH_VALUE: Words = Words(
+pub(super) const WITH_VALUE: Words = Words(
     "--append-system-prompt --approval-mode --auth-type --channel --input-file --json-fd \
      --json-file --max-session-turns --max-subagent-depth --max-tool-calls --max-wall-time \
      --mcp-config --model --openai-api-key --openai-base-url --openai-logging-dir --output-format \
@@ -52,7 +52,7 @@ const WITH_VALUE: Words = Words(
      --system-prompt --telemetry-otlp-endpoint --telemetry-otlp-protocol --telemetry-outfile \
      --telemetry-target --worktree -i -m -o -r",
 );
-const WITH_VALUES: Words = Words(
+pub(super) const WITH_VALUES: Words = Words(
     "--add-dir --allowed-mcp-server-names --allowed-tools --core-tools --disabled-slash-commands \
      --exclude-tools --extensions --fallback-model --include-directories -e",
 );

@@ -3,6 +3,7 @@
 mod defaults;
 mod hooks;
 mod mcp;
+mod resume;
 mod transcript;
 
 use super::Agent;
@@ -13,6 +14,7 @@ pub(super) const AGENT: Agent = Agent {
     transcript: Some(&transcript::FORMAT),
     hooks: Some(&hooks::HOOKS),
     mcp: Some(mcp::give),
+    resume: Some(&resume::RESUME),
     is_tried_on_windows: false,
     command_variable: Some(hooks::COMMAND_VARIABLE),
     instruction_file: Some("AGENTS.md"),

@@ -1,0 +1,92 @@
+//! Resuming: how an agent CLI is started once more, with its own conversation.
+
+use crate::{hooks::is_session, words::Words};
+
+/// The way in which an agent CLI resumes a conversation.
+pub struct Resume {
+    /// Options that take the next word as their value.
+    pub(crate) with_value: Words,
+    /// Options that take all words up to the next option as their values.
+    pub(crate) with_values: Words,
+    /// Options that are for one start only: they choose a conversation, or give its first prompt.
+    pub(crate) left_out: Words,
+    /// Returns the arguments that resume the conversation with this id.
+    pub(crate) arguments: fn(id: &str) -> Vec<String>,
+}
+
+impl Resume {
+    /// Returns the arguments that are kept for a later start: the options without those that are
+    /// for one start only, and without free words, which are prompts or subcommands.
+    #[must_use]
+    pub fn kept(&self, arguments: &[String]) -> Vec<String> {
+        let (mut kept, mut values, mut keeps) = (Vec::new(), 0, false);
+        for word in arguments.iter().take_while(|word| *word != "--") {
+            if word.len() > 1 && word.starts_with('-') {
+                let option = word.split_once('=').map_or(&**word, |(option, _)| option);
+                keeps = !self.left_out.contains(option);
+                values = match () {
+                    () if self.with_values.contains(word) => usize::MAX,
+                    () if self.with_value.contains(word) => 1,
+                    () => 0,
+                };
+            } else if values > 0 {
+                values -= 1;
+            } else {
+                keeps = false;
+            }
+            if keeps {
+                kept.push(word.clone());
+            }
+        }
+        kept
+    }
+
+    /// Returns the arguments for a start that resumes a conversation, or begins one if no valid id
+    /// is known.
+    #[must_use]
+    pub fn start(&self, kept: &[String], conversation: Option<&str>) -> Vec<String> {
+        let conversation = conversation.filter(|id| is_session(id));
+        let mut arguments = conversation.map(self.arguments).unwrap_or_default();
+        arguments.extend_from_slice(kept);
+        arguments
+    }
+}
+
+/// Returns an option and its value as two arguments.
+pub(crate) fn option(name: &str, value: &str) -> Vec<String> {
+    vec![name.to_owned(), value.to_owned()]
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::agents;
+
+    /// The arguments of a later start: those that are kept, and those that resume `id`.
+    fn later(agent: &str, arguments: &str) -> String {
+        let resume = agents::named(agent).unwrap().resume.unwrap();
+        let words: Vec<_> = arguments.split(' ').map(str::to_owned).collect();
+        let kept = resume.kept(&words);
+        assert_eq!(resume.start(&kept, None), kept);
+        assert_eq!(resume.start(&kept, Some("no id")), kept);
+        resume.start(&kept, Some("id")).join(" ")
+    }
+
+    #[test]
+    fn options_are_kept_and_prompts_are_not() {
+        for (agent, first, expected) in [
+            ("claude", "--model opus fix it", "--resume id --model opus"),
+            ("claude", "--add-dir a b --verbose prompt", "--resume id --add-dir a b --verbose"),
+            ("claude", "-c --model=x", "--resume id --model=x"),
+            ("claude", "-r old --fork-session --session-id u -- x", "--resume id"),
+            ("claude", "--from-pr 7 --permission-mode plan", "--resume id --permission-mode plan"),
+            ("codex", "resume old -m o3 --search prompt", "resume id -m o3 --search"),
+            ("codex", "resume --last -c a=b -i p.png", "resume id -c a=b"),
+            ("gemini", "-i hello -m flash --resume latest -y", "--resume id -m flash -y"),
+            ("qwen", "-m q --openai-api-key k --continue", "--resume id -m q"),
+            ("opencode", "-s old --prompt x -m a/b ./web", "--session id -m a/b"),
+            ("copilot", "--resume --model m -i x --name n", "--resume=id --model m --name n"),
+        ] {
+            assert_eq!(later(agent, first), expected, "{agent} {first}");
+        }
+    }
+}

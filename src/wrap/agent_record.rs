@@ -1,0 +1,318 @@
+//! Records of agents: what it takes to start an agent again, with its own conversation.
+//!
+//! A record has no environment, no key and no prompt. It is written once an agent CLI takes
+//! prompts, and again when its conversation changes and when it ends.
+
+use super::threads::spawn;
+use crossbeam_channel::{Sender, bounded};
+use platform::{clock, paths};
+use protocol::hook;
+use serde::{Deserialize, Serialize};
+use std::{
+    ffi::OsString,
+    fs,
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+    thread::JoinHandle,
+};
+use terminal::{agents, resume::Resume};
+
+/// The directory in the home with a file for each record.
+const DIRECTORY: &str = "agents";
+
+/// The longest record that is read, in bytes.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// The most records that are kept. Beyond that, the one that was written first is removed, of those
+/// that ended if there is one.
+const RECORDS_MAX: usize = 256;
+
+/// The most versions of a record that wait to be written.
+const WAITING_MAX: usize = 4;
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AgentRecord {
+    /// The agent's name.
+    pub(crate) name: String,
+    /// The name of the agent's CLI.
+    pub(crate) cli: String,
+    /// The directory in which the command runs.
+    pub(crate) directory: PathBuf,
+    /// The command's program.
+    pub(crate) program: String,
+    /// The command's arguments that are kept for a later start.
+    pub(crate) arguments: Vec<String>,
+    /// The options of `run`.
+    pub(crate) options: Vec<String>,
+    /// The CLI's id of the conversation, once a prompt was submitted in it.
+    #[serde(default)]
+    pub(crate) conversation: Option<String>,
+    /// The time of the start, in milliseconds since 1970.
+    pub(crate) started: u64,
+    /// The time at which the CLI ended by itself or was stopped. `None` while the agent runs, and
+    /// after an end that nobody asked for.
+    #[serde(default)]
+    pub(crate) ended: Option<u64>,
+}
+
+impl AgentRecord {
+    /// Returns the record of a command that is about to start: `None` if it is not an agent CLI
+    /// that can resume conversations, or if a word is not valid text.
+    pub(super) fn new(
+        name: &str,
+        cli: &str,
+        command: &[OsString],
+        directory: PathBuf,
+        options: Vec<String>,
+        conversation: Option<String>,
+    ) -> Option<Self> {
+        let resume = resume_of(cli)?;
+        let words: Option<Vec<_>> =
+            command.iter().map(|word| word.to_str().map(str::to_owned)).collect();
+        let words = words?;
+        let (program, arguments) = words.split_first()?;
+        Some(Self {
+            name: name.to_owned(),
+            cli: cli.to_owned(),
+            directory,
+            program: program.clone(),
+            arguments: resume.kept(arguments),
+            options,
+            conversation,
+            started: clock::unix_ms(),
+            ended: None,
+        })
+    }
+
+    /// Returns the command that starts the agent again.
+    pub(crate) fn command(&self) -> Vec<String> {
+        let resume = resume_of(&self.cli);
+        let arguments = resume.map_or_else(
+            || self.arguments.clone(),
+            |resume| resume.start(&self.arguments, self.conversation.as_deref()),
+        );
+        [vec![self.program.clone()], arguments].concat()
+    }
+
+    fn write(&self, home: &Path) -> io::Result<()> {
+        let directory = home.join(DIRECTORY);
+        paths::make_private_dir(&directory)?;
+        let json = serde_json::to_vec(self).expect("a record is made of texts and numbers");
+        paths::write_private_file(&path(home, &self.name), &json)?;
+        remove_oldest(home)
+    }
+}
+
+fn resume_of(cli: &str) -> Option<&'static Resume> {
+    agents::named(cli).and_then(|agent| agent.resume)
+}
+
+/// The path of a record. Names that differ only in case are one name.
+fn path(home: &Path, name: &str) -> PathBuf {
+    home.join(DIRECTORY).join(format!("{}.json", name.to_ascii_lowercase()))
+}
+
+/// Reads all records, in the order of their starts. A file that is no record is left out, with a
+/// line in the log.
+///
+/// # Errors
+/// If the directory cannot be read.
+pub(crate) fn all(home: &Path) -> io::Result<Vec<AgentRecord>> {
+    let entries = match fs::read_dir(home.join(DIRECTORY)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut records = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            match read(&path) {
+                Ok(record) => records.push(record),
+                Err(error) => tracing::warn!("{}: {error}", path.display()),
+            }
+        }
+    }
+    records.sort_by_key(|record| record.started);
+    Ok(records)
+}
+
+fn read(path: &Path) -> io::Result<AgentRecord> {
+    if fs::metadata(path)?.len() > BYTES_MAX {
+        return Err(io::Error::new(ErrorKind::InvalidData, "it is too long for a record"));
+    }
+    Ok(serde_json::from_slice(&fs::read(path)?)?)
+}
+
+/// Removes the record of an agent, if there is one.
+pub(crate) fn remove(home: &Path, name: &str) -> io::Result<()> {
+    match fs::remove_file(path(home, name)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+fn remove_oldest(home: &Path) -> io::Result<()> {
+    let records = all(home)?;
+    if records.len() <= RECORDS_MAX {
+        return Ok(());
+    }
+    let oldest = records.iter().find(|record| record.ended.is_some()).unwrap_or(&records[0]);
+    remove(home, &oldest.name)
+}
+
+/// Writes an agent's record whenever it changes, on a thread of its own, since the disk may be
+/// slow.
+pub(super) struct RecordKeeper {
+    home: PathBuf,
+    record: AgentRecord,
+    /// The thread, once the record is written.
+    writer: Option<(Sender<AgentRecord>, JoinHandle<()>)>,
+}
+
+impl RecordKeeper {
+    pub(super) fn new(home: PathBuf, record: AgentRecord) -> Self {
+        Self { home, record, writer: None }
+    }
+
+    /// Writes the record for the first time, when the CLI takes prompts. A command that only prints
+    /// its version does not replace the record of an earlier agent.
+    pub(super) fn begin(&mut self) {
+        if self.writer.is_none() {
+            let (versions, to_write) = bounded::<AgentRecord>(WAITING_MAX);
+            let home = self.home.clone();
+            let thread = spawn("agent record", move || {
+                for version in to_write {
+                    if let Err(error) = version.write(&home) {
+                        tracing::warn!("`agent-relay restore` may not know this agent: {error}");
+                    }
+                }
+            });
+            match thread {
+                Ok(thread) => self.writer = Some((versions, thread)),
+                Err(error) => tracing::error!("the agent's record cannot be written: {error}"),
+            }
+            self.write();
+        }
+    }
+
+    /// Notes the conversation that a hook reports. A conversation counts once a prompt was
+    /// submitted: before that the CLI does not keep it.
+    pub(super) fn note(&mut self, report: &hook::Report) {
+        let has_begun = report.point != hook::Point::SessionBegan;
+        let session = report.session.as_ref().filter(|_| has_begun);
+        if session.is_some_and(|id| self.record.conversation.as_ref() != Some(id)) {
+            self.record.conversation = session.cloned();
+            self.begin();
+            self.write();
+        }
+    }
+
+    /// Waits until the last version is written. `is_wanted` says whether somebody wanted the end,
+    /// or the CLI itself.
+    pub(super) fn end(mut self, is_wanted: bool) {
+        let Some((versions, thread)) = self.writer else { return };
+        if is_wanted {
+            self.record.ended = Some(clock::unix_ms());
+            // This fails only after a panic of the thread, which the panic hook reported.
+            drop(versions.send(self.record));
+        }
+        drop(versions);
+        drop(thread.join());
+    }
+
+    fn write(&self) {
+        let Some((versions, _)) = &self.writer else { return };
+        if versions.try_send(self.record.clone()).is_err() {
+            tracing::warn!("the agent's record is not written: the disk is too slow");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::hook::{Point, Report};
+    use std::{env, process};
+
+    struct Home(PathBuf);
+
+    impl Home {
+        fn new(name: &str) -> Self {
+            let path = env::temp_dir().join(format!("ar-records-{}-{name}", process::id()));
+            paths::make_private_dir(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Home {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    fn record(name: &str) -> AgentRecord {
+        let command = ["claude", "--model", "opus", "Fix the tests."].map(OsString::from);
+        let options = vec!["--mcp".to_owned()];
+        AgentRecord::new(name, "claude", &command, "/src/web".into(), options, None).unwrap()
+    }
+
+    #[test]
+    fn record_follows_the_conversation_and_has_no_prompt() {
+        let home = Home::new("follows");
+        let only = || all(&home.0).unwrap().into_iter().next();
+        let mut keeper = RecordKeeper::new(home.0.clone(), record("Web"));
+        let reported = |point, id: &str| Report {
+            session: Some(id.to_owned()),
+            ..Report::new(point, Vec::new())
+        };
+        keeper.note(&reported(Point::SessionBegan, "empty"));
+        assert_eq!(only(), None, "no prompt was submitted");
+        keeper.note(&reported(Point::PromptSubmitted, "first"));
+        keeper.note(&reported(Point::TurnEnded, "second"));
+        keeper.end(false);
+        let cut_off = only().unwrap();
+        assert_eq!((cut_off.ended, cut_off.conversation.as_deref()), (None, Some("second")));
+        assert_eq!(cut_off.command(), ["claude", "--resume", "second", "--model", "opus"]);
+
+        let mut keeper = RecordKeeper::new(home.0.clone(), record("WEB"));
+        keeper.begin();
+        keeper.end(true);
+        let ended = only().unwrap();
+        assert_eq!((ended.ended.is_some(), &*ended.name), (true, "WEB"));
+        assert_eq!(ended.command(), ["claude", "--model", "opus"]);
+        remove(&home.0, "web").unwrap();
+        remove(&home.0, "web").unwrap();
+        assert_eq!(only(), None);
+    }
+
+    #[test]
+    fn oldest_ended_record_makes_room() {
+        let home = Home::new("oldest");
+        for n in 0..=RECORDS_MAX as u64 {
+            let ended = (n == 7).then_some(1);
+            let record = AgentRecord { started: n, ended, ..record(&format!("a{n}")) };
+            record.write(&home.0).unwrap();
+        }
+        let names: Vec<_> = all(&home.0).unwrap().into_iter().map(|r| r.name).collect();
+        assert_eq!(names.len(), RECORDS_MAX);
+        assert!(names.contains(&"a0".to_owned()) && !names.contains(&"a7".to_owned()));
+    }
+
+    #[test]
+    fn file_that_is_no_record_is_left_out() {
+        let home = Home::new("broken");
+        record("Web").write(&home.0).unwrap();
+        fs::write(home.0.join(DIRECTORY).join("x.json"), "{").unwrap();
+        assert_eq!(all(&home.0).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn command_without_a_way_to_resume_has_no_record() {
+        let new = |cli: &str| {
+            let command = [OsString::from("x")];
+            AgentRecord::new("A", cli, &command, "/".into(), Vec::new(), None)
+        };
+        assert!(new("bash").is_none() && new("aider").is_none() && new("codex").is_some());
+    }
+}
