@@ -153,6 +153,9 @@ pub(crate) struct Settings {
     /// Whether the control endpoint is the only access to the agent. If it is, the command does not
     /// run without the endpoint.
     pub(crate) requires_control: bool,
+    /// Called when an agent CLI goes on after its terminal has gone; `None` to end it then, as every
+    /// other command.
+    pub(crate) on_hang_up: Option<Box<dyn FnOnce()>>,
     /// Shows the person a notice before the command starts.
     pub(crate) show_notice: fn(&str),
 }
@@ -216,20 +219,32 @@ fn prospect_of(wrapped: &Wrapped, recipes: &Book) -> Prospect {
     }
 }
 
+fn texts(words: &[OsString]) -> Vec<String> {
+    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
 /// Returns why our MCP server cannot be handed over to a command; `None` if it can.
 #[must_use]
 pub(crate) fn mcp_obstacle(command: &[OsString], recipes: &Book) -> Option<String> {
-    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let words = texts(command);
     let version = command.first().and_then(|program| version_of(program));
     handover::obstacle(&recipes.choose(&words, process::SYSTEM, version.as_ref()).name)
 }
 
-/// Runs the command until it ends. Returns how it ended, and whether the person's terminal is stuck
-/// ([`Finished::is_terminal_stuck`]).
+/// The end of a command, and what has become of the person's terminal.
+pub(crate) struct Outcome {
+    pub(crate) ended: Ended,
+    /// Whether the terminal takes no output, so that nothing more may be written to it.
+    pub(crate) is_terminal_stuck: bool,
+    /// Whether the agent went on after its terminal had gone.
+    pub(crate) outlived_terminal: bool,
+}
+
+/// Runs the command until it ends.
 ///
 /// # Errors
 /// All errors occur before the command has started.
-pub(crate) fn run(settings: Settings) -> Result<(Ended, bool), WrapError> {
+pub(crate) fn run(settings: Settings) -> Result<Outcome, WrapError> {
     let name = Name::parse(&settings.name)
         .map_err(|why| WrapError::Name { name: settings.name.clone(), why })?;
     // The command is checked before joining, which makes the name known to others.
@@ -242,9 +257,9 @@ pub(crate) fn run(settings: Settings) -> Result<(Ended, bool), WrapError> {
     let endpoint = bind_control(&settings, &name)?;
     let finished = run_joined(settings, client, &key_file, endpoint)?;
     drop(key_file);
-    let Finished { ended, clients, is_terminal_stuck } = finished;
+    let Finished { ended, clients, is_terminal_stuck, outlived_terminal } = finished;
     clients.close();
-    Ok((ended, is_terminal_stuck))
+    Ok(Outcome { ended, is_terminal_stuck, outlived_terminal })
 }
 
 /// Binds the control endpoint. If that fails, the agent runs without the endpoint, unless the
@@ -291,8 +306,7 @@ fn run_joined(
     let record = settings.record.as_deref().map(create).transpose()?;
     let size = tty::size().filter(|_| settings.attached).unwrap_or(SIZE_DETACHED);
     let seed = random::bytes().map_err(WrapError::Terminal)?;
-    let words: Vec<_> =
-        settings.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let words = texts(&settings.command);
     let version = settings.command.first().and_then(|program| version_of(program));
     let recipe = settings.recipes.choose(&words, process::SYSTEM, version.as_ref());
     tracing::info!("the recipe is {}", recipe.name);
@@ -317,6 +331,7 @@ fn run_joined(
     env.push((inner_mark::VARIABLE.into(), Some((&inner_marks.digits).into())));
     let (overlay, clients_overlay) = overlays(&settings, client.name());
     let agent_record = agent_record(&settings, client.name(), &side.recipe.name);
+    let may_outlive = endpoint.is_some() && agents::named(&side.recipe.name).is_some();
     let since_ms = clock::unix_ms();
     let pty = Pty::spawn(&command, &env, directory, size).map_err(WrapError::Command)?;
     let (member_server, accepts) = (settings.member_server, settings.accepts_text);
@@ -345,6 +360,7 @@ fn run_joined(
         waker,
         end_of_input: EndOfInput::new(settings.ends_with_input),
         notifier: Notifier::new(settings.notify),
+        on_hang_up: settings.on_hang_up.filter(|_| may_outlive),
         agent_record,
     };
     let driver = Driver::start(pty, streams, &signals, client, &side, words, parts);

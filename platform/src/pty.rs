@@ -34,6 +34,9 @@ pub const CTRL_BREAK: &[u8] = b"\x1b[3;70;0;1;8;1_\x1b[3;70;0;0;8;1_";
 /// positions, and [`Pty`] answers its question for the cursor's position with the top left.
 pub const BEGINS_AT_HOME: bool = cfg!(windows);
 
+/// Whether the programs in a terminal may go on when its window is closed. Windows ends them.
+pub const OUTLIVES_TERMINAL: bool = cfg!(unix);
+
 /// Whether escape sequences that the pseudo-terminal does not know may not reach its reader.
 /// Windows paints a console's screen anew, and old versions drop what they do not know.
 pub const MAY_SWALLOW_SEQUENCES: bool = cfg!(windows);

@@ -13,21 +13,25 @@ use super::{
     print::{Out, eprint_line},
     program::{AS_AGENT_RELAY, own_program},
     restart::Starter,
+    spawn::log_for,
     wrapped::{RUN_DIRECTORY, last_lines},
 };
-use crate::wrap::{self, WrapError};
+use crate::wrap::{self, Outcome, WrapError};
 use argh::{ArgsInfo, FromArgs};
 use client::{
     self, ClientError,
-    home::{HomeOptions, Keys},
+    home::{Context, HomeOptions, Keys, OnHangup},
 };
-use platform::tty;
+use log::Logging;
+use platform::{paths, pty, tty};
 use protocol::{control::Ended, text::escaped};
 use std::{
+    cell::RefCell,
     env,
     ffi::OsString,
     io::{self, Read, Write},
     path::{Path, PathBuf},
+    rc::Rc,
 };
 
 /// The longest recording that `extract` reads.
@@ -101,6 +105,7 @@ impl Run {
         let key = key_of(&context.home, name, shared.key_file)?;
         let attached = !self.detached && wrap::is_attached();
         let (keys, screen) = self.streams().map_err(Failure::because)?;
+        let later_log = LaterLog::default();
         let endpoint = endpoint_or_start(&mut context)?;
         let key = joining_key(key.as_ref(), &Keys::of(&context), &endpoint);
         let starter = Starter::begin(&context, name)?;
@@ -136,11 +141,15 @@ impl Run {
             screen,
             ends_with_input: !self.detached && tty::is_input_piped(),
             requires_control: self.detached,
+            on_hang_up: on_hang_up(&context, name, &later_log).filter(|_| attached),
             show_notice: |line| eprint_line(escaped(line)),
         };
-        let (ended, is_terminal_stuck) = wrap::run(settings).map_err(explain)?;
-        if !is_terminal_stuck {
-            self.report(name, &ended, attached);
+        let Outcome { ended, is_terminal_stuck, outlived_terminal } =
+            wrap::run(settings).map_err(explain)?;
+        if self.detached || outlived_terminal {
+            tracing::info!("{name} {ended}{}", last_lines(&ended));
+        } else if !is_terminal_stuck {
+            report(name, &ended, attached);
         }
         Ok(ended.code)
     }
@@ -152,19 +161,37 @@ impl Run {
             false => (Box::new(tty::Input::new()?), Box::new(tty::Output::new()?)),
         })
     }
+}
 
-    /// Reports the end of the command. The command's last lines are added for a log, which does not
-    /// have them, and for a terminal from which they vanished with the alternate screen.
-    fn report(&self, name: &str, ended: &Ended, has_terminal: bool) {
-        if self.detached {
-            tracing::info!("{name} {ended}{}", last_lines(ended));
-        } else if ended.code != DONE {
-            let lost = if ended.taken_away { last_lines(ended) } else { String::new() };
-            eprint_line(format_args!("{name} {ended}{lost}"));
-        }
-        if has_terminal && ended.has_messages {
-            eprint_line(format_args!("`agent-relay history --with {name}` shows what was said"));
-        }
+/// The log that begins when an agent loses its terminal.
+type LaterLog = Rc<RefCell<Option<Logging>>>;
+
+/// Returns what to do when an agent CLI goes on without its terminal: its log begins. `None` if it
+/// ends then.
+fn on_hang_up(context: &Context, name: &str, later: &LaterLog) -> Option<Box<dyn FnOnce()>> {
+    if !pty::OUTLIVES_TERMINAL || context.config.on_hangup == OnHangup::End {
+        return None;
+    }
+    let (home, name, later) = (context.home.clone(), name.to_owned(), Rc::clone(later));
+    Some(Box::new(move || {
+        // Nobody could be told of a failure, since the terminal is gone.
+        let begun = log_for(&home, &name).and_then(|(log, _)| {
+            paths::open_private_file(&log).map_err(Failure::because)?;
+            log::begin(Some(&log))
+        });
+        *later.borrow_mut() = begun.ok();
+    }))
+}
+
+/// Reports the end of the command to the person at its terminal. The command's last lines are added
+/// if they vanished with the alternate screen.
+fn report(name: &str, ended: &Ended, has_terminal: bool) {
+    if ended.code != DONE {
+        let lost = if ended.taken_away { last_lines(ended) } else { String::new() };
+        eprint_line(format_args!("{name} {ended}{lost}"));
+    }
+    if has_terminal && ended.has_messages {
+        eprint_line(format_args!("`agent-relay history --with {name}` shows what was said"));
     }
 }
 

@@ -197,7 +197,7 @@ fn await_start(
 }
 
 /// Makes room in the agent's log. Returns its path and length.
-fn log_for(home: &Path, name: &str) -> Result<(PathBuf, u64), Failure> {
+pub(super) fn log_for(home: &Path, name: &str) -> Result<(PathBuf, u64), Failure> {
     make_home(home)?;
     let log = log::of_agent(home, name);
     paths::make_private_dir(log.parent().expect("the log is in a directory"))

@@ -94,6 +94,8 @@ pub(super) struct Parts {
     pub(super) end_of_input: EndOfInput,
     /// The way to notify the person.
     pub(super) notifier: Notifier,
+    /// Called when the agent goes on without its terminal; `None` if it ends then.
+    pub(super) on_hang_up: Option<Box<dyn FnOnce()>>,
     /// The keeper of the agent's record, if the agent can be started again.
     pub(super) agent_record: Option<RecordKeeper>,
 }
@@ -124,12 +126,16 @@ pub(super) struct Finished {
     pub(super) clients: ControlClients,
     /// Whether the person's terminal takes no output, so that nothing more may be written to it.
     pub(super) is_terminal_stuck: bool,
+    /// Whether the agent went on after its terminal had gone.
+    pub(super) outlived_terminal: bool,
 }
 
 /// The owner of one terminal side, its inputs and its outputs.
 pub(super) struct Driver {
     side: TerminalSide,
+    /// Whether the wrapper has a person's terminal.
     attached: bool,
+    outlived_terminal: bool,
     pty: Pty,
     threads: Threads,
     channels: Channels,
@@ -187,6 +193,7 @@ impl Driver {
         Ok(Self {
             side: TerminalSide::new(settings),
             attached: settings.attached,
+            outlived_terminal: false,
             pty,
             threads,
             channels,
@@ -241,7 +248,7 @@ impl Driver {
         let ended = self.end();
         self.await_answers();
         self.flush_clients();
-        let Self { attached, threads, channels, client, parts, .. } = self;
+        let Self { attached, outlived_terminal, threads, channels, client, parts, .. } = self;
         // Dropping the channel to the thread that types ends that thread.
         drop(channels);
         let screen = threads.screen.clone();
@@ -256,7 +263,7 @@ impl Driver {
         {
             tracing::debug!("the terminal is gone: {error}");
         }
-        Finished { ended, clients: parts.clients, is_terminal_stuck }
+        Finished { ended, clients: parts.clients, is_terminal_stuck, outlived_terminal }
     }
 
     /// Returns the bytes that restore the terminal's modes, and the mark of the output's end.
@@ -603,19 +610,13 @@ impl Driver {
                 self.exit_code = Some(code);
                 self.last_output.command_ended(now());
             }
-            ThreadEvent::ScreenGone => {
-                self.is_cut_off = true;
-                self.end_command(GRACE_GONE);
-            }
+            ThreadEvent::ScreenGone => self.hang_up(),
         }
     }
 
     fn signal(&mut self, signal: Signal) {
         match signal {
-            Signal::HangUp => {
-                self.is_cut_off = true;
-                self.end_command(GRACE_GONE);
-            }
+            Signal::HangUp => self.hang_up(),
             Signal::Stop => {
                 self.is_cut_off = true;
                 self.end_command(GRACE_STOP);
@@ -629,6 +630,22 @@ impl Driver {
             // In raw mode, Ctrl-Z is a key.
             Signal::Suspend => {}
             Signal::Break => tracing::warn!("Ctrl-Break is lost: the command reads no keys"),
+        }
+    }
+
+    /// Handles the end of the person's terminal: an agent CLI goes on, as if it had been spawned.
+    fn hang_up(&mut self) {
+        if let Some(on_hang_up) = self.parts.on_hang_up.take() {
+            on_hang_up();
+            tracing::info!("the terminal is gone; the agent goes on without it");
+            self.attached = false;
+            self.outlived_terminal = true;
+            self.side.lose_terminal();
+            self.person.lose_terminal();
+            self.parts.clients.follow_size();
+        } else if !self.outlived_terminal {
+            self.is_cut_off = true;
+            self.end_command(GRACE_GONE);
         }
     }
 

@@ -19,6 +19,7 @@ use std::{
     thread,
 };
 use testkit::{
+    claude,
     sandbox::Sandbox,
     terminal::{SIZE, Terminal},
     waiting::{WATCHDOG, not_tried, output, until},
@@ -549,6 +550,54 @@ fn closed_window_ends_its_agent_and_only_detaches_a_viewer() {
     until("its command was told", || {
         fs::read_to_string(sandbox.directory().join("told")).is_ok_and(|text| text == "told\n")
     });
+    until("nobody is there", || sandbox.run(["release", "Ann"]).status.code() == Some(FAILED));
+}
+
+/// A program under the name of Claude Code asks its terminal where the cursor is, as often as a
+/// file asks for it, and says what it reads.
+const ASKS: &str = r#"
+stty raw -echo
+echo ready
+for n in 1 2; do
+    while ! [ -e "$HOME/ask$n" ]; do sleep 0.05; done
+    printf '\033[6n'
+    answer=$(dd bs=1 count=6 2>/dev/null | od -An -c | tr -d ' ')
+    printf '\r\n%s: %s\r\n' "$n" "$answer"
+done
+while ! [ -e "$HOME/end" ]; do sleep 0.05; done
+"#;
+
+#[test]
+fn agent_outlives_its_window() {
+    let sandbox = Sandbox::new();
+    let step = |name: &str| fs::write(sandbox.directory().join(name), "").unwrap();
+    let ann = claude::start_with_hooks(&sandbox, ASKS, &[]);
+    step("ask1");
+    ann.wait_for("1: 033[");
+    ann.close_window();
+    let log = sandbox.home().join("logs/Ann.log");
+    until("the log tells of it", || {
+        fs::read_to_string(&log).is_ok_and(|text| text.contains("the agent goes on without it"))
+    });
+    // From now on the wrapper answers for the terminal.
+    step("ask2");
+    let mut other = attach(&sandbox, Size { rows: 20, cols: 70 }, &[]);
+    other.wait_for("2: 033[");
+    other.press(DETACH);
+    other.finish();
+    assert_eq!(state(&sandbox, "hold")["attached"], 0);
+    step("end");
+    until("the log says how it ended", || {
+        fs::read_to_string(&log).is_ok_and(|text| text.contains("Ann ended with code 0"))
+    });
+    until("nobody is there", || sandbox.run(["release", "Ann"]).status.code() == Some(FAILED));
+}
+
+#[test]
+fn agent_ends_with_its_window_if_the_person_wants_that() {
+    let sandbox = Sandbox::with_config("on_hangup = 'end'");
+    let ann = claude::start_with_hooks(&sandbox, ASKS, &[]);
+    ann.close_window();
     until("nobody is there", || sandbox.run(["release", "Ann"]).status.code() == Some(FAILED));
 }
 

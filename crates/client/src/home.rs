@@ -12,7 +12,7 @@ pub mod parse;
 pub mod service;
 pub mod text;
 
-pub use config::{Config, FILE, LOCK_FILE, Notify};
+pub use config::{Config, FILE, LOCK_FILE, Notify, OnHangup};
 pub use context::{Context, ENDPOINT, HomeOptions};
 pub use endpoint::{ENDPOINT_FILE, EndpointSources};
 pub use error::{ConfigError, HomeError, is_absent};

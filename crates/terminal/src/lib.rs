@@ -207,6 +207,13 @@ impl TerminalSide {
         self.listener.source.read_from()
     }
 
+    /// Notes that the real terminal is gone: from now on the terminal side answers the child's
+    /// queries. The real one has answered the earlier ones.
+    pub fn lose_terminal(&mut self) {
+        self.settings.attached = false;
+        drop(self.listener.extractor.screen_mut().take_answers());
+    }
+
     /// Returns a summary of the terminal side's state, for people.
     #[must_use]
     pub fn state(&self) -> State {

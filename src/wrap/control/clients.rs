@@ -215,6 +215,11 @@ impl ControlClients {
         }
     }
 
+    /// Lets the agent's terminal get the size of the last terminal attached to drive it.
+    pub(in crate::wrap) fn follow_size(&mut self) {
+        self.follows_size = true;
+    }
+
     /// Notes the new size of the agent's terminal.
     pub(in crate::wrap) fn resized(&mut self, size: Size) {
         self.size = size;

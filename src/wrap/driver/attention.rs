@@ -47,6 +47,12 @@ impl PersonWatch {
         }
     }
 
+    /// Notes that the wrapper's terminal is gone.
+    pub(super) fn lose_terminal(&mut self) {
+        self.has_terminal = false;
+        self.attention.focus(false);
+    }
+
     pub(super) fn deadline(&self) -> Option<Moment> {
         self.attention.deadline()
     }

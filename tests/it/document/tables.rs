@@ -77,6 +77,7 @@ fn configuration_keys() -> String {
             "durability" => format!("`{:?}`", Config::default().durability.as_str()),
             "title" => format!("`{}`", Config::default().title),
             "notify" => "`\"bell\"`".to_owned(),
+            "on_hangup" => "`\"detach\"`".to_owned(),
             number => limits()[number].to_string(),
         };
         let values = values.trim_start_matches("a whole number from ");

@@ -92,6 +92,29 @@ pub struct Config {
     /// a notification, or a command, where `{agent}` stands for the name and `{text}` for what has
     /// happened; without these, the whole sentence is its last argument.
     pub notify: Notify,
+    /// What becomes of an agent CLI when its terminal is closed. `"detach"`: it goes on in the
+    /// background, and `attach` shows it. `"end"`: it ends. On Windows it always ends.
+    pub on_hangup: OnHangup,
+}
+
+/// What becomes of an agent CLI when its terminal is closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnHangup {
+    /// The agent goes on in the background.
+    #[default]
+    Detach,
+    /// The agent ends.
+    End,
+}
+
+impl<'de> Deserialize<'de> for OnHangup {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match &*String::deserialize(deserializer)? {
+            "detach" => Ok(Self::Detach),
+            "end" => Ok(Self::End),
+            text => Err(D::Error::invalid_value(Unexpected::Str(text), &"\"detach\" or \"end\"")),
+        }
+    }
 }
 
 /// A way to notify a person.
@@ -166,6 +189,7 @@ impl Default for Config {
             store_max_bytes: 1 << 30,
             title: true,
             notify: Notify::default(),
+            on_hangup: OnHangup::default(),
         }
     }
 }
@@ -265,6 +289,9 @@ mod tests {
         for wrong in ["'beep'", "[]", "['']", "['a', 1]", "true", "7", "{}"] {
             refused(&format!("notify = {wrong}"), expected);
         }
+        assert_eq!(parse("on_hangup = 'end'").unwrap().on_hangup, OnHangup::End);
+        let expected = "config.toml:1: `on_hangup`: expected \"detach\" or \"end\"";
+        refused("on_hangup = ''", expected);
         refused("title = 1", "config.toml:1: `title`: expected true or false, without quotes");
     }
 
@@ -297,7 +324,8 @@ mod tests {
         let keys = "endpoint, durability, max_frame_bytes, heartbeat_ms, handshake_timeout_ms, \
                     resume_window_ms, default_ttl_ms, remote_ttl_ms, queue_max_messages, \
                     queue_max_bytes, replay_messages, memory_max_bytes, max_clients, \
-                    mailbox_days, history_days, store_max_bytes, title, notify";
+                    mailbox_days, history_days, store_max_bytes, title, notify, \
+                    on_hangup";
         refused(
             "\ncolour = 1",
             &format!("config.toml:2: unknown key \"colour\"; the keys are {keys}"),
