@@ -49,9 +49,18 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Prefixes an error with the failed action and its object. Keeps the kind.
+/// Prefixes an error with the failed action and its object. Keeps the kind. Adds the remedy for a
+/// full disk, to an error of the system's own.
 pub(crate) fn naming(what: impl Display) -> impl FnOnce(io::Error) -> io::Error {
-    move |error| io::Error::new(error.kind(), format!("{what}: {error}"))
+    move |error| {
+        let is_full =
+            matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let remedy = match is_full && error.get_ref().is_none() {
+            true => "; free some disk space there",
+            false => "",
+        };
+        io::Error::new(error.kind(), format!("{what}: {error}{remedy}"))
+    }
 }
 
 /// Makes an error from a sentence of this crate, as opposed to an error of the system.
@@ -62,4 +71,18 @@ pub(crate) fn refusal(kind: io::ErrorKind, sentence: impl Into<String>) -> io::E
 /// Locks a mutex whose value is valid even after a panic while it was locked.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_of_a_full_disk_has_its_remedy_once() {
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        let named = naming("write /home/x")(naming("make /home/x.new")(full)).to_string();
+        assert_eq!(named.matches("; free some disk space there").count(), 1, "{named}");
+        let denied = naming("write /home/x")(io::ErrorKind::PermissionDenied.into());
+        assert!(!denied.to_string().contains("disk"), "{denied}");
+    }
 }

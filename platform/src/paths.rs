@@ -8,9 +8,10 @@ mod imp;
 mod imp;
 
 use std::{
+    env,
     fs::{self, File},
     io::{self, Write as _},
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
     process,
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -25,6 +26,33 @@ use crate::{naming, peer::User, refusal};
 /// If the system does not tell this user's home directory.
 pub fn home() -> io::Result<PathBuf> {
     Ok(imp::data_directory()?.join("agent-relay"))
+}
+
+/// The directory in which this process runs.
+///
+/// # Errors
+/// If it was removed, or the system does not tell it.
+pub fn current_directory() -> io::Result<PathBuf> {
+    env::current_dir().map_err(without_directory)
+}
+
+/// Makes a path absolute, from the directory in which this process runs. Links are not followed.
+///
+/// # Errors
+/// As [`current_directory`], if the path is relative; and if it is empty.
+pub fn absolute(path: impl AsRef<Path>) -> io::Result<PathBuf> {
+    path::absolute(path).map_err(without_directory)
+}
+
+fn without_directory(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            let sentence = "the current directory was removed; change to one that exists";
+            refusal(io::ErrorKind::NotFound, sentence)
+        }
+        io::ErrorKind::InvalidInput => error,
+        _ => naming("look for the current directory")(error),
+    }
 }
 
 /// The [`home`] of another user.

@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{naming, refusal};
+use crate::{naming, paths, refusal};
 
 /// The pause between two checks of [`Pty::end`] whether the command has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -259,7 +259,7 @@ fn describe(
             ));
         }
         Some(cwd) => cwd.to_owned(),
-        None => env::current_dir().map_err(naming("look for this process's directory"))?,
+        None => paths::current_directory()?,
     };
     // The description holds the complete environment, not only changes.
     let mut command = Command::new(name);

@@ -5,11 +5,9 @@ use crate::{
     config::recipes,
     wrap::{self, Book, Prospect},
 };
+use platform::paths;
 use protocol::text::escaped;
-use std::{
-    ffi::OsString,
-    path::{self, Path},
-};
+use std::{ffi::OsString, path::Path};
 
 /// The options that `run` and `spawn` share.
 #[derive(Clone, Copy, Debug)]
@@ -137,7 +135,7 @@ impl<'a> AgentOptions<'a> {
     pub(super) fn to_arguments(self) -> Result<Vec<OsString>, Failure> {
         let mut arguments = Vec::new();
         if let Some(file) = self.key_file {
-            let file = path::absolute(file).map_err(Failure::because)?;
+            let file = paths::absolute(file).map_err(Failure::because)?;
             arguments.extend(["--key-file".into(), file.into_os_string()]);
         }
         let switches = [

@@ -3,7 +3,7 @@
 use client::{ClientError, Ended, LastFailure, home::HomeError};
 use protocol::{calendar::time_limit, text::escaped};
 use serde::Serialize;
-use std::{fmt::Display, io};
+use std::{fmt::Display, io, path::Path};
 
 /// Exit code: done.
 pub(super) const DONE: i32 = 0;
@@ -98,6 +98,17 @@ impl Failure {
     /// A failure with the message of an error.
     pub(super) fn because(error: impl Display) -> Self {
         Self::failed(error.to_string())
+    }
+
+    /// A failure to do something with a file.
+    pub(super) fn of_file(what: &str, file: &Path, error: &io::Error) -> Self {
+        let failure = Self::failed(escaped(&format!("{what} {}: {error}", file.display())));
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                failure.hint("free some disk space there")
+            }
+            _ => failure,
+        }
     }
 
     pub(super) fn usage(message: impl Into<String>) -> Self {

@@ -182,7 +182,9 @@ pub(super) fn failed(
 ) -> Failure {
     let log = log_path(context, installed);
     // If only administrators may read the log, no line is shown; the event log has it as well.
-    let line = log::last_line(Path::new(&log), log_start);
+    // A line of a wrapper may stand behind the service's own error.
+    let line = ["ERROR", ""].into_iter();
+    let line = line.filter_map(|with| log::last_line(Path::new(&log), log_start, with)).next();
     let line = line.map(|line| format!(", its last line: {line}")).unwrap_or_default();
     Failure::failed(format!("the service failed ({why}){line}; its log is {log}"))
 }

@@ -62,8 +62,8 @@ pub(super) fn start(
     if await_free_home(context, &mut Patience::new(&log))? {
         return Ok(None);
     }
-    let log_end = log::make_room(&log)
-        .map_err(|error| Failure::failed(format!("make room in {}: {error}", log.display())))?;
+    let log_end =
+        log::make_room(&log).map_err(|error| Failure::of_file("make room in", &log, &error))?;
     // The daemon runs in another directory, where a relative endpoint would be another one.
     let sources = &context.sources;
     let endpoint = sources.option.as_deref().or(sources.environment.as_deref());
@@ -90,13 +90,14 @@ pub(super) fn start(
             }
             Err(error) => return Err(error.into()),
         }
-        let has_ended = daemon.exited().map_err(Failure::because)?.is_some();
-        if has_ended && is_another_up {
+        let exit_code = daemon.exited().map_err(Failure::because)?;
+        if exit_code.is_some() && is_another_up {
             return Ok(None);
         }
-        if has_ended && !is_yet_to_listen(context)? {
-            let why =
-                log::last_line(&log, log_end).unwrap_or_else(|| "it logged nothing".to_owned());
+        if let Some(code) = exit_code
+            && !is_yet_to_listen(context)?
+        {
+            let why = log::Ended::read(&log, log_end, daemon.pid()).reason(code);
             return Err(Failure::failed(format!("the daemon did not start: {why}")));
         }
         if is_over() {
@@ -133,8 +134,7 @@ impl<'a> Patience<'a> {
         let now = clock::monotonic_ms();
         if now >= self.next_look {
             self.next_look = now + LOOK_INTERVAL_MS;
-            let line = log::last_line(self.log, self.log_end);
-            let news = line.filter(|line| line.contains(TAKING_OVER));
+            let news = log::last_line(self.log, self.log_end, TAKING_OVER);
             if let Some(news) = news.filter(|news| self.heard.as_ref() != Some(news)) {
                 let from = news.find(TAKING_OVER).unwrap_or(0);
                 eprint_line(format_args!("note: the daemon is {}", &news[from..]));

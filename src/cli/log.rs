@@ -2,9 +2,15 @@
 //! log is copied to `*.log.old` and emptied in place. It is not renamed, since other handles to it
 //! are open, such as the process's own standard error.
 //!
+//! Processes share a log: a daemon that is refused, and the one that runs; wrappers that restart a
+//! daemon. So each line bears the id of its process, and [`Ended`] reads those of one.
+//!
 //! No thread that logs waits for the file, the terminal or the pipe: see [`queue`].
 
+mod ended;
 mod queue;
+
+pub(super) use ended::Ended;
 
 use super::{failure::Failure, print::LINE_PREFIX};
 use platform::{paths, peer::User};
@@ -12,14 +18,19 @@ use protocol::text::escaped;
 use queue::LogQueue;
 use std::{
     backtrace::{Backtrace, BacktraceStatus},
-    env,
+    env, fmt,
     fs::{self, File},
     io::{self, Read, Seek, SeekFrom, Write},
     panic,
     path::{Path, PathBuf},
+    process,
     sync::{Arc, Mutex},
 };
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::fmt::{
+    format::Writer,
+    time::{FormatTime, SystemTime},
+};
 
 /// The daemon's log in the home directory.
 pub(super) const FILE: &str = "daemon.log";
@@ -34,7 +45,7 @@ const LOG_LEVEL: &str = "AGENT_RELAY_LOG";
 const BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// The most bytes that are read from the end of a log.
-const TAIL_BYTES: u64 = 16 * 1024;
+const TAIL_BYTES: u64 = 256 * 1024;
 
 /// The path of the log of a spawned agent's wrapper.
 pub(super) fn of_agent(home: &Path, name: &str) -> PathBuf {
@@ -43,7 +54,11 @@ pub(super) fn of_agent(home: &Path, name: &str) -> PathBuf {
 
 /// The log of this process. Dropping it waits, for a limited time, until all lines are written.
 #[must_use]
-pub(super) struct Logging(Arc<LogQueue>);
+pub(super) struct Logging {
+    queue: Arc<LogQueue>,
+    /// Whether the log is a file, which other processes may write, too.
+    is_file: bool,
+}
 
 impl Logging {
     /// Writes the message of a failure as the last line, instead of printing it: standard error may
@@ -51,7 +66,11 @@ impl Logging {
     pub(super) fn conclude(self, ended: Result<i32, Failure>) -> Result<i32, Failure> {
         ended.map_err(|failure| {
             if let Some(line) = failure.line() {
-                self.0.push(format!("{LINE_PREFIX}{line}\n").as_bytes());
+                let prefix = match self.is_file {
+                    true => ended::conclusion_prefix(process::id()),
+                    false => LINE_PREFIX.to_owned(),
+                };
+                self.queue.push(format!("{prefix}{line}\n").as_bytes());
             }
             failure.silenced()
         })
@@ -60,7 +79,7 @@ impl Logging {
 
 impl Drop for Logging {
     fn drop(&mut self) {
-        self.0.flush();
+        self.queue.flush();
     }
 }
 
@@ -87,10 +106,21 @@ pub(super) fn begin(path: Option<&Path>) -> Result<Logging, Failure> {
         .with_target(false)
         .with_ansi(false)
         .log_internal_errors(false)
+        .with_timer(Stamp)
         .with_writer(Arc::clone(&queue))
         .init();
     log_panics(Arc::clone(&queue));
-    Ok(Logging(queue))
+    Ok(Logging { queue, is_file: path.is_some() })
+}
+
+/// The beginning of each line: the time, and the id of the process.
+struct Stamp;
+
+impl FormatTime for Stamp {
+    fn format_time(&self, line: &mut Writer<'_>) -> fmt::Result {
+        SystemTime.format_time(line)?;
+        write!(line, " {}", process::id())
+    }
 }
 
 /// Logs panics. The standard library would print them to standard error, and wait for it.
@@ -112,7 +142,8 @@ pub(super) fn note(home: &Path, line: &str) {
     let path = home.join(FILE);
     let Ok(log) = paths::open_private_file(&path).and_then(|_| Log::open(&path)) else { return };
     let format = tracing_subscriber::fmt().with_target(false).log_internal_errors(false);
-    let subscriber = format.with_ansi(false).with_writer(Mutex::new(log)).finish();
+    let format = format.with_ansi(false).with_timer(Stamp);
+    let subscriber = format.with_writer(Mutex::new(log)).finish();
     tracing::subscriber::with_default(subscriber, || tracing::warn!("{line}"));
 }
 
@@ -173,16 +204,16 @@ pub(super) fn length(log: &Path) -> u64 {
     fs::metadata(log).map_or(0, |log| log.len())
 }
 
-/// The last line that was written to a log since it was `start` bytes long, escaped.
-pub(super) fn last_line(log: &Path, start: u64) -> Option<String> {
+/// The last line with this text that was written to a log since it was `start` bytes long, escaped.
+pub(super) fn last_line(log: &Path, start: u64, with: &str) -> Option<String> {
     let text = text_since(log, start)?;
-    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+    let line = text.lines().rev().find(|line| line.contains(with) && !line.trim().is_empty())?;
     Some(escaped(line.trim().trim_start_matches(LINE_PREFIX)))
 }
 
 /// The text that was written to a log since it was `start` bytes long, at most its last
 /// [`TAIL_BYTES`].
-pub(super) fn text_since(log: &Path, start: u64) -> Option<String> {
+fn text_since(log: &Path, start: u64) -> Option<String> {
     let mut file = File::open(log).ok()?;
     let length = file.metadata().ok()?.len();
     // A log that is shorter than before was emptied in between.

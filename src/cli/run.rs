@@ -27,7 +27,6 @@ use platform::{paths, pty, tty};
 use protocol::{control::Ended, text::escaped};
 use std::{
     cell::RefCell,
-    env,
     ffi::OsString,
     io::{self, Read, Write},
     path::{Path, PathBuf},
@@ -84,6 +83,14 @@ agent_command! {
 impl Run {
     /// Runs `command`. Its words are not parsed, and need not be UTF-8.
     pub(super) fn run(self, options: &HomeOptions, command: Vec<OsString>) -> Result<i32, Failure> {
+        let Some(name) = self.name.as_deref().filter(|_| self.detached) else {
+            return self.run_here(options, command);
+        };
+        let logging = log::begin(Some(&log::of_agent(&options.home()?, name)))?;
+        logging.conclude(self.run_here(options, command))
+    }
+
+    fn run_here(&self, options: &HomeOptions, command: Vec<OsString>) -> Result<i32, Failure> {
         let shared = self.agent_options();
         let given = shared.named(self.made_up_name, &command, "run")?;
         let mut context = context(options)?;
@@ -100,8 +107,6 @@ impl Run {
         }
         let name =
             given.or_else(|| made_up.as_ref().map(|made_up| &*made_up.name)).unwrap_or_default();
-        let log = self.detached.then(|| log::of_agent(&context.home, name));
-        let _logging = log.map(|log| log::begin(Some(&log))).transpose()?;
         let key = key_of(&context.home, name, shared.key_file)?;
         let attached = !self.detached && wrap::is_attached();
         let (keys, screen) = self.streams().map_err(Failure::because)?;
@@ -202,7 +207,7 @@ fn names_agent(command: &[OsString]) -> bool {
 
 /// The directory in which this process runs.
 fn current_directory() -> Result<PathBuf, Failure> {
-    env::current_dir().map_err(Failure::because)
+    paths::current_directory().map_err(Failure::because)
 }
 
 /// The command line of our MCP server.

@@ -6,8 +6,8 @@ use super::{
     failure::{DONE, Failure, TIMED_OUT},
     join::endpoint_or_start,
     launch::make_home,
-    log::{self, text_since},
-    print::{LINE_PREFIX, Out, eprint_line},
+    log::{self, Ended},
+    print::{Out, eprint_line},
     program::{AS_AGENT_RELAY, own_program},
     wrapped::{ANSWER, RUN_DIRECTORY, last_lines_of_log},
 };
@@ -24,9 +24,8 @@ use protocol::{
 };
 use serde::Serialize;
 use std::{
-    env,
     ffi::OsString,
-    path::{self, Path, PathBuf},
+    path::{Path, PathBuf},
     thread,
     time::Duration,
 };
@@ -99,10 +98,11 @@ impl Spawn {
 
     fn directory(&self) -> Result<PathBuf, Failure> {
         let directory = match &self.cwd {
-            Some(directory) => path::absolute(directory),
-            None => env::current_dir(),
+            Some(directory) => paths::absolute(directory),
+            None => paths::current_directory(),
         };
-        let directory = directory.map_err(Failure::because)?;
+        let directory = directory
+            .map_err(|error| Failure::because(error).hint("or name a directory with --cwd"))?;
         if directory.is_dir() {
             return Ok(directory);
         }
@@ -173,19 +173,20 @@ fn await_start(
     log_end: u64,
 ) -> Result<Option<AgentState>, Failure> {
     let run_directory = context.home.join(RUN_DIRECTORY);
+    let pid = wrapper.pid();
     let deadline = clock::monotonic_ms() + START_MS;
     loop {
         let answer = ControlClient::connect(&run_directory, name)
             .and_then(|client| client.request_state(&Request::State, ANSWER));
         // There may be no answer yet, or an answer of another wrapper with this name.
-        if let Some(state) = answer.ok().filter(|state| state.wrapper_pid == wrapper.pid()) {
+        if let Some(state) = answer.ok().filter(|state| state.wrapper_pid == pid) {
             return Ok(Some(state));
         }
         if let Some(code) = wrapper.exited().map_err(Failure::because)? {
             if code == DONE {
                 return Ok(None);
             }
-            return Err(Failure::failed(explain_end(name, code, log, log_end)));
+            return Err(Failure::failed(explain_end(name, code, &Ended::read(log, log_end, pid))));
         }
         if clock::monotonic_ms() > deadline {
             let late = format!("{name} does not answer after {}", duration(START_MS));
@@ -202,16 +203,18 @@ pub(super) fn log_for(home: &Path, name: &str) -> Result<(PathBuf, u64), Failure
     let log = log::of_agent(home, name);
     paths::make_private_dir(log.parent().expect("the log is in a directory"))
         .map_err(Failure::because)?;
-    let log_end = log::make_room(&log)
-        .map_err(|error| Failure::failed(format!("make room in {}: {error}", log.display())))?;
+    let log_end =
+        log::make_room(&log).map_err(|error| Failure::of_file("make room in", &log, &error))?;
     Ok((log, log_end))
 }
 
-/// Explains why a wrapper ended: by its error in the log, or by its command's last lines.
-fn explain_end(name: &str, code: i32, log: &Path, log_end: u64) -> String {
-    let text = text_since(log, log_end).unwrap_or_default();
-    if let Some(error) = text.lines().rev().find_map(|line| line.strip_prefix(LINE_PREFIX)) {
-        return format!("{name} did not start: {}", escaped(error));
+/// Explains why a wrapper ended: by its own error, or by its command's last lines.
+fn explain_end(name: &str, code: i32, wrapper: &Ended<'_>) -> String {
+    if wrapper.has_own_end() {
+        return format!(
+            "{name} ended at once, with code {code}{}",
+            last_lines_of_log(wrapper.text())
+        );
     }
-    format!("{name} ended at once, with code {code}{}", last_lines_of_log(&text))
+    format!("{name} did not start: {}", wrapper.reason(code))
 }

@@ -81,6 +81,14 @@ impl Up {
         if self.supervised {
             return supervise(options);
         }
+        if self.detached {
+            let logging = log::begin(Some(&options.home()?.join(log::FILE)))?;
+            return logging.conclude(self.start(options));
+        }
+        self.start(options)
+    }
+
+    fn start(&self, options: &HomeOptions) -> Result<i32, Failure> {
         let mut context = options.context_of_daemon()?;
         let restarts = self.replace && !self.foreground;
         let service = if restarts { installed::of(&context) } else { None };
@@ -96,9 +104,11 @@ impl Up {
             if let Some(old) = &old {
                 eprint_line(format_args!("version {} was stopped", escaped(&old.version)));
             }
-            let path = self.detached.then(|| context.home.join(log::FILE));
-            let logging = log::begin(path.as_deref())?;
-            return logging.conclude(serve::foreground(context, self.detached, start_lock));
+            if self.detached {
+                return serve::foreground(context, true, start_lock);
+            }
+            let logging = log::begin(None)?;
+            return logging.conclude(serve::foreground(context, false, start_lock));
         }
         let looking = looking(&context);
         let started = match context.try_join_lasting(&looking) {

@@ -7,6 +7,7 @@ use std::{
     io::Write,
     path::Path,
     process::{Command, Output, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
     thread,
 };
 use testkit::{
@@ -356,6 +357,69 @@ fn failed_start_of_a_daemon_is_explained() {
     assert!(failed.contains("is not a directory"), "{failed}");
     let report = out(&run(&sandbox, &["doctor"], FAILED));
     assert!(report.contains("is not a directory -- choose another"), "{report}");
+}
+
+#[test]
+fn refused_daemon_is_explained_by_its_own_words() {
+    let sandbox = Sandbox::new();
+    let log = sandbox.home().join("daemon.log");
+    fs::write(&log, "").unwrap();
+    let mut up = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
+    let other = Endpoint::inside(sandbox.directory(), "other").unwrap();
+    up.arg("--home").arg(sandbox.home()).args(["--endpoint", other.as_text(), "up"]);
+    let is_over = AtomicBool::new(false);
+    let refused = thread::scope(|scope| {
+        // Lines as the running daemon writes them.
+        scope.spawn(|| {
+            until("the second daemon is refused", || {
+                let mut log = fs::File::options().append(true).open(&log).unwrap();
+                log.write_all(b"2026-11-30T10:51:24.123456Z 1  WARN a line of another\n").unwrap();
+                is_over.load(Ordering::Relaxed)
+            });
+        });
+        let refused = output(up);
+        is_over.store(true, Ordering::Relaxed);
+        refused
+    });
+    assert_eq!(refused.status.code(), Some(FAILED), "{refused:?}");
+    assert!(err(&refused).contains("is already running"), "{refused:?}");
+    assert!(!err(&refused).contains("another\n"), "{refused:?}");
+}
+
+#[test]
+fn removed_directory_is_named_by_commands_that_need_one() {
+    if SYSTEM == "windows" {
+        return; // A directory in which a process runs cannot be removed.
+    }
+    let sandbox = Sandbox::new();
+    let run_in_removed = |line: &[&str]| {
+        let mut relay = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
+        relay.env("AGENT_RELAY_ENDPOINT", sandbox.endpoint().as_text());
+        relay.env("AGENT_RELAY_HOME", sandbox.home()).args(line);
+        let mut shell = sandbox.program("sh");
+        shell.args(["-c", "mkdir gone && cd gone && rmdir ../gone && exec \"$@\"", "sh"]);
+        shell.envs(relay.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        shell.arg(relay.get_program()).args(relay.get_args());
+        output(shell)
+    };
+    for line in [
+        &["agents", "--here"][..],
+        &["spawn", "Cid", "--", "sleep", "5"],
+        &["run", "Cid", "--", "sleep", "5"],
+        &["claude", "--version"],
+        &["--home", "relative", "agents"],
+        &["spawn", "Cid", "--cwd", "/", "--key-file", "relative", "--", "sleep", "5"],
+    ] {
+        let refused = run_in_removed(line);
+        assert_ne!(refused.status.code(), Some(DONE), "{line:?}: {refused:?}");
+        let said = "the current directory was removed; change to one that exists";
+        assert!(err(&refused).contains(said), "{line:?}: {refused:?}");
+    }
+    let root = ["spawn", "Cid", "--cwd", "/", "--", "sh", "-c", "read x"];
+    for line in [&["agents"][..], &["send", "@operator", "x"], &root, &["stop", "Cid"]] {
+        let ended = run_in_removed(line);
+        assert_eq!(ended.status.code(), Some(DONE), "{line:?}: {ended:?}");
+    }
 }
 
 #[test]

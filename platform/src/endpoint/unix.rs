@@ -1,13 +1,8 @@
 //! Unix: the path of a socket.
 
-use std::{
-    ffi::OsString,
-    io,
-    mem::offset_of,
-    path::{self, Path},
-};
+use std::{ffi::OsString, io, mem::offset_of, path::Path};
 
-use crate::{naming, peer::User, refusal};
+use crate::{naming, paths, peer::User, refusal};
 
 /// The form of an endpoint, for error sentences.
 pub(crate) const FORM: &str = "the path of a socket";
@@ -19,7 +14,7 @@ const PATH_BYTES_MAX: usize =
 
 pub(crate) fn parse(text: &str) -> io::Result<String> {
     // The path is made absolute, because the other side may run in another directory.
-    let path = path::absolute(text).map_err(naming(format!("the endpoint {text}")))?;
+    let path = paths::absolute(text).map_err(naming(format!("the endpoint {text}")))?;
     let path = path.to_str().map(str::to_owned).ok_or_else(|| {
         refusal(io::ErrorKind::InvalidInput, format!("the endpoint {text} is in a directory whose name is not UTF-8; give an absolute path"))
     })?;

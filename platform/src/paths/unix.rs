@@ -118,7 +118,10 @@ pub(crate) fn check_writable(directory: &Path) -> io::Result<()> {
     if unsafe { libc::statvfs(name.as_ptr(), &mut system) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    if system.f_bfree == 0 {
+    // SAFETY: the call has no preconditions.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    // Some of the room may be for the system alone.
+    if (if is_root { system.f_bfree } else { system.f_bavail }) == 0 {
         return Err(refusal(io::ErrorKind::StorageFull, "its file system has no room"));
     }
     Ok(())

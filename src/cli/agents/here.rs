@@ -2,9 +2,10 @@
 
 use crate::cli::{failure::Failure, folder_name::folder_of};
 use client::home::HomeOptions;
+use platform::paths;
 use protocol::control::AgentState;
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -17,7 +18,7 @@ pub(super) struct Here {
 
 impl Here {
     pub(super) fn new(options: &HomeOptions) -> Result<Self, Failure> {
-        let directory = env::current_dir().map_err(Failure::because)?;
+        let directory = paths::current_directory().map_err(Failure::because)?;
         Ok(Self { directory: resolved(&directory), home: options.home()? })
     }
 
@@ -41,7 +42,7 @@ mod tests {
 
     #[test]
     fn directories_below_are_included() {
-        let root = resolved(&env::temp_dir());
+        let root = resolved(&std::env::temp_dir());
         let here = Here { directory: root.join("a"), home: root.join("no-home") };
         let includes = |directory: Option<PathBuf>| {
             let directory = directory.map(|path| path.to_string_lossy().into_owned());

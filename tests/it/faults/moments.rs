@@ -441,3 +441,25 @@ fn interrupted_calls_and_short_writes_on_sockets_change_nothing() {
     let log = fs::read_to_string(sandbox.directory().join("log")).unwrap();
     assert!(log.matches("(INJECTED)").count() > 100, "{log}");
 }
+
+/// The daemon cannot log why it does not start, so the command says that.
+#[test]
+fn start_with_a_full_disk_names_the_log_and_the_remedy() {
+    if !has_strace() {
+        return;
+    }
+    let sandbox = Sandbox::empty();
+    platform::paths::make_private_dir(&sandbox.home()).unwrap();
+    fs::write(sandbox.home().join("policy.toml"), "wrong").unwrap();
+    let mut up = sandbox.program("strace");
+    up.args(["-qq", "-s", "0"]);
+    up.args(injected(&sandbox, "write:error=ENOSPC", &["daemon.log"]));
+    let daemon = sandbox.command(["up"]);
+    up.arg(daemon.get_program()).args(daemon.get_args());
+    let up = output(up);
+    let refused = String::from_utf8(up.stderr).unwrap();
+    let log = sandbox.home().join("daemon.log");
+    let full = format!("write {}: No space left on device", log.display());
+    assert!(refused.contains(&full), "{refused}");
+    assert!(refused.contains("free some disk space there"), "{refused}");
+}

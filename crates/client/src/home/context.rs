@@ -43,11 +43,11 @@ impl HomeOptions {
     /// If neither the options nor the environment name one.
     pub fn home(&self) -> Result<PathBuf, HomeError> {
         let named = self.home.clone().map(Into::into).or_else(|| env::var_os(HOME));
-        let home = match named.filter(|home| !home.is_empty()) {
-            Some(home) => std::path::absolute(home),
-            None => paths::home(),
-        };
-        home.map_err(|error| HomeError::because(error).hint("set HOME or use --home DIR"))
+        match named.filter(|home| !home.is_empty()) {
+            Some(home) => paths::absolute(home).map_err(HomeError::because),
+            None => paths::home()
+                .map_err(|error| HomeError::because(error).hint("set HOME or use --home DIR")),
+        }
     }
 
     /// Returns the context of a program that joins a daemon. With a broken config.toml, it has the
