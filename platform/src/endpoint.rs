@@ -7,9 +7,16 @@ mod imp;
 #[path = "endpoint/windows.rs"]
 mod imp;
 
-use std::{ffi::OsStr, fmt, io, path::Path};
+use std::{
+    ffi::OsStr,
+    fmt, io,
+    path::{Path, PathBuf},
+};
 
 use crate::{peer::User, refusal};
+
+#[cfg(unix)]
+pub(crate) use imp::short_directory;
 
 /// A valid address of a listener.
 ///
@@ -47,12 +54,22 @@ impl Endpoint {
         Self::parse(&imp::inside(directory, name))
     }
 
-    /// The endpoint of the agent `name` whose files are in `directory`: a socket in it. On Windows,
-    /// a pipe: its name contains the user if `directory` is in this user's
-    /// [`paths::home`](crate::paths::home), and is otherwise that of [`Endpoint::inside`].
+    /// As [`Endpoint::inside`], for any directory and any `name`: what would exceed the limit, or
+    /// is not UTF-8, gets an endpoint that is named by a hash. On Unix, that one is a socket in a
+    /// directory in `/tmp`, which a listener makes for its user only.
     ///
     /// # Errors
-    /// As [`Endpoint::parse`]; and if the system does not tell this process's user.
+    /// If the system does not tell this process's user (Windows only).
+    pub fn fitting(directory: &Path, name: &str) -> io::Result<Self> {
+        Self::parse(&imp::fitting(directory, name)?)
+    }
+
+    /// The endpoint of the agent `name` whose files are in `directory`, as [`Endpoint::fitting`]
+    /// returns it. On Windows, the pipe's name contains the user instead of the directory, if the
+    /// directory is in this user's [`paths::home`](crate::paths::home).
+    ///
+    /// # Errors
+    /// As [`Endpoint::fitting`].
     pub fn of_agent(directory: &Path, name: &str) -> io::Result<Self> {
         Self::parse(&imp::of_agent(directory, name)?)
     }
@@ -79,6 +96,25 @@ impl Endpoint {
     pub fn as_text(&self) -> &str {
         &self.0
     }
+}
+
+/// A hash of the endpoint `name` of a directory, the same by whichever links a path leads there.
+/// FNV-1a, which must not change: a wrapper and a command of another version agree on it.
+fn hash(directory: &Path, name: &str) -> u64 {
+    let directory = without_links(directory);
+    let bytes = directory.as_os_str().as_encoded_bytes().iter().chain(b"/").chain(name.as_bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+/// Resolves the links of a path whose last parts may not exist yet.
+fn without_links(path: &Path) -> PathBuf {
+    let resolved = path.ancestors().find_map(|above| {
+        let rest = path.strip_prefix(above).ok()?;
+        Some(above.canonicalize().ok()?.join(rest))
+    });
+    resolved.unwrap_or_else(|| path.to_owned())
 }
 
 impl fmt::Display for Endpoint {

@@ -67,6 +67,16 @@ pub fn home_of(user: &User) -> io::Result<PathBuf> {
     Ok(imp::data_directory_of(user)?.join("agent-relay"))
 }
 
+/// Checks that this process, if it is root's, leaves no file in a directory of another user, who
+/// could not change it: the files of `sudo` in a home. A missing directory would be made in the
+/// nearest one above it. Other users' processes are not checked, nor are those of Windows.
+///
+/// # Errors
+/// `PermissionDenied`, with a remedy.
+pub fn check_not_anothers(directory: &Path) -> io::Result<()> {
+    imp::check_not_anothers(directory)
+}
+
 /// Makes a directory (and its parents) that only this user can read or enter. An existing directory
 /// is never changed, and is an error if it is not private.
 ///

@@ -5,7 +5,7 @@ use client::{
     Client, ClientError, Ended, Mode, Settings,
     home::{Context, HomeOptions},
 };
-use protocol::{code::ErrorCode, text::escaped};
+use protocol::{code::ErrorCode, name::OPERATOR, text::escaped};
 
 /// Returns the context of a command that joins a daemon. A broken config.toml is only reported, so
 /// that agents can still reach the running daemon.
@@ -31,7 +31,20 @@ pub(super) fn report(
     joined: Result<Client, ClientError>,
     settings: &dyn Fn(&str) -> Settings,
 ) -> Result<Client, Failure> {
-    joined.map(notice_version).map_err(|error| join_failure(&settings(""), error))
+    let client = joined.map_err(|error| join_failure(&settings(""), error))?;
+    notice_other_home(&client, settings);
+    Ok(notice_version(client))
+}
+
+/// Prints a notice if the daemon does not accept the key of this home: it has another home.
+fn notice_other_home(client: &Client, settings: &dyn Fn(&str) -> Settings) {
+    let endpoint = client.endpoint();
+    if settings(endpoint).mode == Mode::Operator && client.name() != OPERATOR {
+        let endpoint = escaped(endpoint);
+        eprint_line(format_args!(
+            "note: the daemon at {endpoint} has another home, and you are a guest there"
+        ));
+    }
 }
 
 /// Prints a notice if the daemon is of another version.

@@ -243,7 +243,7 @@ fn endpoint(sources: &EndpointSources) -> Check {
         EndpointSources { environment: Some(_), .. } => "from AGENT_RELAY_ENDPOINT",
         EndpointSources { config: Some(_), .. } => "from config.toml",
         EndpointSources { service: Some(_), .. } => "from service.toml",
-        EndpointSources { left: Some(_), .. } => "of the last daemon",
+        EndpointSources { left: Some(_), .. } => "of the daemon that has the home",
         EndpointSources { .. } => "the default",
     };
     const REMEDY: &str = "choose another with --endpoint";

@@ -3,9 +3,9 @@
 //! Only these locks decide whether a daemon runs; pings and process ids do not.
 
 use super::{error::DaemonError, settings::Settings, stopped};
-use client::home::{ENDPOINT_FILE, LOCK_FILE};
+use client::home::{ENDPOINT_FILE, LOCK_FILE, default_endpoints};
 use parking_lot::Mutex;
-use platform::{endpoint::Endpoint, lock::Lock, paths, peer::User, transport::Listener};
+use platform::{endpoint::Endpoint, lock::Lock, paths, peer::User};
 use std::{
     io, mem,
     path::{Path, PathBuf},
@@ -91,7 +91,7 @@ impl InstanceLock {
         let locks = if is_own { locks_directory()? } else { home.join(LOCKS) };
         paths::make_private_dir(home)?;
         let home_lock = Arc::new(HomeLock::take(home)?);
-        let endpoint = settings.endpoint.clone().map_or_else(default_endpoint, Ok)?;
+        let endpoint = settings.endpoint.clone().map_or_else(|| default_endpoint(home), Ok)?;
         let endpoint_lock = lock_endpoint(&locks, &endpoint)?;
         let home = home.to_owned();
         Ok(Self { endpoint, left: None, home, locks, home_lock, endpoint_lock })
@@ -142,16 +142,20 @@ impl InstanceLock {
     }
 }
 
-/// The default endpoint, or the endpoint with this user's name if another user has the default.
-fn default_endpoint() -> io::Result<Endpoint> {
-    let shared = Endpoint::shared();
-    if Listener::is_foreign(&shared)? { Endpoint::per_user() } else { Ok(shared) }
+/// The first default endpoint of a home.
+fn default_endpoint(home: &Path) -> io::Result<Endpoint> {
+    default_endpoints(home).into_iter().next().ok_or_else(|| {
+        let home = home.display();
+        io::Error::other(format!("{home} gives no endpoint, choose one with --endpoint"))
+    })
 }
 
 /// The directory of the endpoints' locks. This directory is in the default home, even for daemons
 /// with another home.
 pub(crate) fn locks_directory() -> io::Result<PathBuf> {
-    Ok(paths::home()?.join(LOCKS))
+    let home = paths::home()?;
+    paths::check_not_anothers(&home)?;
+    Ok(home.join(LOCKS))
 }
 
 /// Removes the lock of an endpoint that no daemon will use again, if there is one and no daemon

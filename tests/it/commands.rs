@@ -325,18 +325,34 @@ fn colours_are_for_terminals_without_no_color() {
 }
 
 #[test]
-fn daemon_of_another_home_is_stopped_only_by_endpoint() {
+fn home_alone_names_its_own_daemon() {
     let sandbox = Sandbox::new();
     let other = sandbox.directory().join("other");
     platform::paths::make_private_dir(&other).unwrap();
     // The daemon of another home may listen at the endpoint that this home's last daemon had.
     fs::write(other.join("endpoint"), sandbox.endpoint().as_text()).unwrap();
-    let mut down = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
-    down.arg("--home").arg(&other).arg("down");
-    let refused = output(down);
-    assert_eq!(refused.status.code(), Some(FAILED), "{refused:?}");
-    assert!(err(&refused).contains("name its endpoint with --endpoint"), "{refused:?}");
+    let relay = |home: &Path, line: &[&str], code| {
+        let mut relay = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
+        relay.env("AGENT_RELAY_HOME", home).args(line);
+        let ended = output(relay);
+        assert_eq!(ended.status.code(), Some(code), "{line:?}: {ended:?}");
+        ended
+    };
+    assert_eq!(out(&relay(&other, &["down"], DONE)), "no daemon was up\n");
     run(&sandbox, &["status"], DONE);
+    for home in [other, sandbox.directory().join("third")] {
+        relay(&home, &["send", "Bob", "for the agent of this home"], NOT_DELIVERED);
+        let status = out(&relay(&home, &["status", "--json"], DONE));
+        let own = serde_json::to_string(&home).unwrap();
+        assert!(status.contains(&format!("\"home\":{own}")), "{status}");
+        // Named by its endpoint, another home's daemon is used, but not without a word.
+        let endpoint = sandbox.endpoint();
+        let used = relay(&home, &["--endpoint", endpoint.as_text(), "agents"], DONE);
+        assert!(err(&used).contains("has another home, and you are a guest there"), "{used:?}");
+        relay(&home, &["down"], DONE);
+    }
+    let own = run(&sandbox, &["agents"], DONE);
+    assert_eq!((err(&own), out(&own).contains("Bob")), (String::new(), false), "{own:?}");
 }
 
 #[test]

@@ -644,27 +644,49 @@ fn commands_for_people_refuse_agents() {
 #[test]
 fn unusable_wrapper_endpoint_is_reported_once_and_is_harmless() {
     let sandbox = Sandbox::new();
-    let home = sandbox.directory().join("long".repeat(25));
-    platform::paths::make_private_dir(&home).unwrap();
+    let run_directory = sandbox.home().join("run");
+    platform::paths::make_private_dir(&run_directory).unwrap();
+    let taken = |name: &str| Endpoint::of_agent(&run_directory, name).unwrap().to_string();
+    for name in ["Ann", "Bob"] {
+        fs::create_dir(taken(name)).unwrap();
+    }
     let program = env!("CARGO_BIN_EXE_agent-relay");
-    let home = home.to_str().unwrap();
-    let line =
-        [program, "--home", home, "run", "-n", "Ann", "--", "sh", "-c", "echo ready; read x"];
+    let line = [program, "run", "-n", "Ann", "--", "sh", "-c", "echo ready; read x"];
     let mut ann = Terminal::run(&sandbox, &line);
     ann.wait_for("attach, hold, release and stop will not find Ann: ");
     ann.wait_for("\nready\n");
-    let endpoint = sandbox.endpoint();
-    let refusal = |arguments: &[&str]| {
-        let mut command = sandbox.program(program);
-        command.args(["--endpoint", endpoint.as_text(), "--home", home]).args(arguments);
-        let refusal = output(command);
-        assert_eq!(refusal.status.code(), Some(FAILED), "{refusal:?}");
-        err(&refusal)
-    };
-    assert!(refusal(&["hold", "Ann"]).contains("limit for a socket's path"));
-    assert!(refusal(&["spawn", "Bob", "--", "cat"]).contains("limit for a socket's path"));
+    for (line, name) in [(&["hold", "Ann"][..], "Ann"), (&["spawn", "Bob", "--", "cat"], "Bob")] {
+        let refused = err(&run(&sandbox, line, FAILED));
+        assert!(
+            refused.contains(&format!("{} exists and is not a socket", taken(name))),
+            "{refused}"
+        );
+    }
     ann.press("\r");
     assert_eq!(ann.finish(), 0);
+}
+
+/// The socket's path would be too long in such a home.
+#[test]
+fn agent_of_a_long_home_is_reached() {
+    let sandbox = Sandbox::empty();
+    let home = sandbox.directory().join("long".repeat(25));
+    let relay = |line: &[&str]| {
+        let mut relay = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
+        let ended = output({
+            relay.arg("--home").arg(&home).args(line);
+            relay
+        });
+        assert_eq!(ended.status.code(), Some(DONE), "{line:?}: {ended:?}");
+        out(&ended)
+    };
+    relay(&["spawn", "Ann", "--", &fullscreen()]);
+    assert!(relay(&["hold", "Ann"]).contains("Ann"));
+    assert!(relay(&["agents"]).contains("Ann"));
+    relay(&["stop", "Ann"]);
+    relay(&["down"]);
+    let listened = fs::read_to_string(home.join("endpoint")).unwrap();
+    assert!(!fs::exists(&listened).unwrap(), "{listened} stays");
 }
 
 #[test]

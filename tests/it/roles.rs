@@ -139,6 +139,66 @@ fn unprivileged_prefix(sandbox: &Sandbox) -> Option<Vec<&'static str>> {
     has_setpriv.then(|| vec!["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
 }
 
+/// As `sudo` with the user's HOME, or `docker exec`.
+#[test]
+fn root_leaves_no_file_in_a_home_of_another_user() {
+    let sandbox = Sandbox::empty();
+    let directory = open_to_others(&sandbox);
+    let user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let relay = |prefix: &[&str], home: &Path, line: &[&str]| {
+        let line = [prefix, &["./agent-relay"], line].concat();
+        let mut command = sandbox.program(line[0]);
+        command.args(&line[1..]).current_dir(&directory);
+        for name in ["HOME", "XDG_STATE_HOME"] {
+            command.env(name, home);
+        }
+        command.env("AGENT_RELAY_ENDPOINT", directory.join("relay.sock"));
+        output(command)
+    };
+    let mut id = sandbox.program("setpriv");
+    id.args(["--reuid=0", "true"]);
+    if !id.status().is_ok_and(|ended| ended.success()) {
+        return not_tried("only root, with setpriv, can become another user");
+    }
+    let (used, unused) = (directory.join("used"), directory.join("unused"));
+    for home in [&used, &unused] {
+        fs::create_dir(home).unwrap();
+        let mut chown = sandbox.program("chown");
+        assert!(
+            output({
+                chown.arg("65534:65534").arg(home);
+                chown
+            })
+            .status
+            .success()
+        );
+    }
+    let started = relay(&user, &used, &["up"]);
+    assert!(started.status.success(), "{started:?}");
+    let elsewhere = sandbox.directory().join("roots");
+    let elsewhere = elsewhere.to_str().unwrap();
+    for home in [&used, &unused] {
+        for line in [
+            &["up"][..],
+            &["down"],
+            &["send", "@operator", "x"],
+            &["run", "Ann", "--", "true"],
+            &["hold", "Ann"],
+            &["--home", elsewhere, "--endpoint", "roots.sock", "up"],
+        ] {
+            let refused = relay(&[], home, line);
+            assert_eq!(refused.status.code(), Some(FAILED), "{line:?}: {refused:?}");
+            let why = "belongs to the user with id 65534, and this is root; run this as that user";
+            assert!(err(&refused).contains(why), "{line:?}: {refused:?}");
+        }
+        let mut find = sandbox.program("find");
+        find.arg(home).args(["-uid", "0"]);
+        assert_eq!(out(&output(find)), "");
+    }
+    let stopped = relay(&user, &used, &["down"]);
+    assert_eq!(out(&stopped), "the daemon is down\n", "{stopped:?}");
+}
+
 /// In this test the command runs inside the wrapped agent Ann, where a sandbox denies access to a
 /// file.
 #[test]

@@ -57,7 +57,7 @@ impl<'a> User<'a> {
 
     fn relay(&self, line: &[&str]) -> Command {
         let mut command = self.program("./agent-relay");
-        command.arg("--home").arg(self.home().join("relay")).args(line);
+        command.arg("--home").arg(self.home().join("agent-relay")).args(line);
         command
     }
 
@@ -160,6 +160,6 @@ fn daemon_uses_the_endpoint_of_its_user_if_the_default_is_taken() {
     assert_eq!(status["endpoint"], user.own_endpoint());
     assert_eq!(status["status"]["daemon"].get("left"), None, "the daemon never moved");
     // Commands find the user's own endpoint even if the home does not name an endpoint.
-    fs::remove_file(user.home().join("relay").join("endpoint")).unwrap();
+    fs::remove_file(user.home().join("agent-relay").join("endpoint")).unwrap();
     assert_eq!(user.status()["endpoint"], user.own_endpoint());
 }

@@ -400,7 +400,12 @@ class WithDaemon(Case):
         with tempfile.TemporaryDirectory() as folder:
             with self.assertRaises(Ended) as ended:
                 Client("Ann", endpoint=folder + "/none")
-        self.assertEqual(ended.exception.code, "NO_DAEMON")
+            self.assertEqual(ended.exception.code, "NO_DAEMON")
+            with mock.patch.dict(os.environ, {"AGENT_RELAY_HOME": folder}), self.assertRaises(Ended) as ended:
+                os.environ.pop("AGENT_RELAY_ENDPOINT", None)
+                Client("Ann")  # Not the daemon of the default home.
+            self.assertEqual(ended.exception.code, "NO_DAEMON")
+            self.assertIn(folder, str(ended.exception))
         with mock.patch.dict(os.environ, {"AGENT_RELAY_HOME": self.daemon.home}):
             os.environ.pop("AGENT_RELAY_ENDPOINT", None)
             with Client("Ann") as ann:

@@ -51,6 +51,8 @@ export function findEndpoint(endpoint?: string): string {
   const parent = platform === "darwin" ? join(homedir(), "Library/Application Support") : (state ?? "");
   const file = join(env.AGENT_RELAY_HOME || join(parent, "agent-relay"), "endpoint");
   const named = endpoint || env.AGENT_RELAY_ENDPOINT || (existsSync(file) && readFileSync(file, "utf8").trim());
+  // The system's defaults are those of the default home only.
+  if (env.AGENT_RELAY_HOME && !named) throw new Error(`no daemon has listened yet for ${env.AGENT_RELAY_HOME}`);
   if (platform === "win32") return named || "\\\\.\\pipe\\agent-relay"; // Node cannot tell who owns a pipe.
   const [shared, own] = ["/tmp/agent-relay.sock", `/tmp/agent-relay-${getuid?.()}.sock`];
   const isForeign = existsSync(own) && !(existsSync(shared) && lstatSync(shared).uid === getuid?.());

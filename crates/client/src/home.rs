@@ -14,7 +14,7 @@ pub mod text;
 
 pub use config::{Config, FILE, LOCK_FILE, Notify, OnHangup};
 pub use context::{Context, ENDPOINT, HomeOptions};
-pub use endpoint::{ENDPOINT_FILE, EndpointSources};
+pub use endpoint::{ENDPOINT_FILE, EndpointSources, default_endpoints};
 pub use error::{ConfigError, HomeError, is_absent};
 pub use keys::{AGENT, KEY_FILE, Keys, agent_around};
 pub use nearest::nearest;

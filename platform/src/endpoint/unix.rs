@@ -1,7 +1,13 @@
 //! Unix: the path of a socket.
 
-use std::{ffi::OsString, io, mem::offset_of, path::Path};
+use std::{
+    ffi::OsString,
+    io,
+    mem::offset_of,
+    path::{Path, PathBuf},
+};
 
+use super::hash;
 use crate::{naming, paths, peer::User, refusal};
 
 /// The form of an endpoint, for error sentences.
@@ -34,20 +40,22 @@ pub(crate) fn inside(directory: &Path, name: &str) -> OsString {
     directory.join(format!("{name}.sock")).into_os_string()
 }
 
-/// A name that makes the path too long is replaced by its hash. The `~` keeps it apart from names.
-pub(crate) fn of_agent(directory: &Path, name: &str) -> io::Result<OsString> {
+pub(crate) fn fitting(directory: &Path, name: &str) -> io::Result<OsString> {
     let path = inside(directory, name);
-    match path.len() > PATH_BYTES_MAX {
-        true => Ok(inside(directory, &format!("~{:016x}", hash(name)))),
+    match path.len() > PATH_BYTES_MAX || path.to_str().is_none() {
+        true => Ok(inside(&short_directory()?, &format!("{:016x}", hash(directory, name)))),
         false => Ok(path),
     }
 }
 
-/// FNV-1a: the same in every version of this program.
-fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    })
+pub(crate) fn of_agent(directory: &Path, name: &str) -> io::Result<OsString> {
+    fitting(directory, name)
+}
+
+/// The directory of this user's sockets whose own directories have long paths. The same in every
+/// environment, so that commands in another one find the sockets.
+pub(crate) fn short_directory() -> io::Result<PathBuf> {
+    Ok(format!("/tmp/agent-relay-{}", User::me()?).into())
 }
 
 /// The text of [`super::Endpoint::of`].
@@ -60,14 +68,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agent_with_a_long_name_has_a_short_path_of_its_own() {
+    fn endpoint_with_a_long_path_has_a_short_one_of_its_own() {
         let directory = Path::new("/home/somebody/a/long/directory/of/a/project/state/run");
-        let path = |name: &str| of_agent(directory, name).unwrap().into_string().unwrap();
-        assert_eq!(path("Ann"), format!("{}/Ann.sock", directory.display()));
-        let long = ["x".repeat(64), format!("{}y", "x".repeat(63))];
-        let [one, other] = long.each_ref().map(|name| path(name));
-        assert_ne!(one, other);
-        assert_eq!(one, format!("{}/~b96a5acbb56db825.sock", directory.display()));
-        assert!(parse(&one).is_ok() && parse(&other).is_ok());
+        let path = |directory: &Path, name: &str| {
+            let path = fitting(directory, name).unwrap().into_string().unwrap();
+            assert!(parse(&path).is_ok(), "{path}");
+            path
+        };
+        assert_eq!(path(directory, "Ann"), format!("{}/Ann.sock", directory.display()));
+        let longer = directory.join("x".repeat(200));
+        let names = ["x".repeat(64), format!("{}y", "x".repeat(63))];
+        let short = [
+            path(directory, &names[0]),
+            path(directory, &names[1]),
+            path(&longer, "Ann"),
+            path(&longer, "Bob"),
+        ];
+        let user = User::me().unwrap();
+        assert_eq!(short[0], format!("/tmp/agent-relay-{user}/38ee80386ce031ae.sock"));
+        let different: std::collections::BTreeSet<_> = short.iter().collect();
+        assert_eq!(different.len(), short.len());
     }
 }

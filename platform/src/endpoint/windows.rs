@@ -2,6 +2,7 @@
 
 use std::{ffi::OsString, io, path::Path};
 
+use super::hash;
 use crate::{paths, peer::User, refusal};
 
 /// The form of an endpoint, for error sentences.
@@ -43,11 +44,19 @@ pub(crate) fn inside(directory: &Path, name: &str) -> OsString {
     format!("{SHARED}-{path}-{name}").into()
 }
 
+pub(crate) fn fitting(directory: &Path, name: &str) -> io::Result<OsString> {
+    let pipe = inside(directory, name);
+    match pipe.to_string_lossy().encode_utf16().count() > NAME_UNITS_MAX {
+        true => Ok(format!("{SHARED}-{:016x}", hash(directory, name)).into()),
+        false => Ok(pipe),
+    }
+}
+
 pub(crate) fn of_agent(directory: &Path, name: &str) -> io::Result<OsString> {
     if paths::home().is_ok_and(|home| directory.starts_with(home)) {
         return Ok(format!("{}-{name}", of_user(&User::me()?)).into());
     }
-    Ok(inside(directory, name))
+    fitting(directory, name)
 }
 
 /// The text of [`super::Endpoint::of`].

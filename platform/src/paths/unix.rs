@@ -75,6 +75,27 @@ pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 
+pub(crate) fn check_not_anothers(directory: &Path) -> io::Result<()> {
+    let me = User::me()?;
+    let Some((found, metadata)) =
+        directory.ancestors().find_map(|path| Some((path, path.metadata().ok()?)))
+    else {
+        return Ok(());
+    };
+    let owner = User::of_uid(metadata.uid());
+    if me != User::of_uid(0) || owner == me {
+        return Ok(());
+    }
+    Err(refusal(
+        io::ErrorKind::PermissionDenied,
+        format!(
+            "{} belongs to the user with id {owner}, and this is root; run this as that user, \
+             without sudo, or set HOME to a directory of root's",
+            found.display()
+        ),
+    ))
+}
+
 pub(crate) fn check_private(path: &Path, users: &[User]) -> io::Result<()> {
     check(path, users, 0o077, "is open to other users", "go=")
 }

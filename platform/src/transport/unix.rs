@@ -22,7 +22,13 @@ use interprocess::{
 };
 
 use super::{EndpointState, Written};
-use crate::{endpoint::Endpoint, naming, paths, peer::User, poll::Stop, refusal};
+use crate::{
+    endpoint::{self, Endpoint},
+    naming, paths,
+    peer::User,
+    poll::Stop,
+    refusal,
+};
 
 /// The listening socket, and the identity of its file.
 #[derive(Debug)]
@@ -46,6 +52,10 @@ impl Listener {
                     "cannot listen at {endpoint} for user {user}: on this system a process listens only for its own user"
                 ),
             ));
+        }
+        let directory = endpoint::short_directory()?;
+        if Path::new(endpoint.as_text()).parent() == Some(&directory) {
+            paths::make_private_dir(&directory)?;
         }
         remove_stale_socket(endpoint)?;
         let listening = || naming(format!("listen at {endpoint}"));

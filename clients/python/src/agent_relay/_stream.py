@@ -69,7 +69,10 @@ def default_endpoint() -> str:
     """Returns the endpoint of this user's daemon, as docs/PROTOCOL.md, section 2, says."""
     if os.environ.get("AGENT_RELAY_ENDPOINT"):
         return os.environ["AGENT_RELAY_ENDPOINT"]
-    path = os.path.join(os.environ.get("AGENT_RELAY_HOME") or HOME, "endpoint")
+    named = os.environ.get("AGENT_RELAY_HOME")
+    path = os.path.join(named or HOME, "endpoint")
     with contextlib.suppress(OSError, UnicodeDecodeError), open(os.path.expanduser(path), encoding="utf-8") as file:
         return file.read(4096).strip()
+    if named:  # The system's defaults are those of the default home only.
+        return os.path.join(named, "relay.sock")
     return next((path for path in DEFAULTS if os.access(path, os.W_OK)), DEFAULTS[0])

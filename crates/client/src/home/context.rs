@@ -1,11 +1,11 @@
 //! The daemon that options, environment and home name, and joining it.
 
 use super::{
-    Config, ENDPOINT_FILE, EndpointSources, HomeError, LOCK_FILE, is_absent,
+    Config, ENDPOINT_FILE, EndpointSources, HomeError, LOCK_FILE, default_endpoints, is_absent,
     service::{self, Service},
 };
 use crate::{Client, ClientError, Ended, Mode, Settings};
-use platform::{clock, endpoint::Endpoint, lock::Lock, paths, peer::User, transport::Listener};
+use platform::{clock, endpoint::Endpoint, lock::Lock, paths, peer::User};
 use protocol::{code::ErrorCode, text::escaped};
 use std::{
     env, fs,
@@ -40,14 +40,21 @@ impl HomeOptions {
     /// Returns the home directory, which may not exist yet.
     ///
     /// # Errors
-    /// If neither the options nor the environment name one.
+    /// If neither the options nor the environment name one; and if it is another user's, for root.
     pub fn home(&self) -> Result<PathBuf, HomeError> {
         let named = self.home.clone().map(Into::into).or_else(|| env::var_os(HOME));
-        match named.filter(|home| !home.is_empty()) {
-            Some(home) => paths::absolute(home).map_err(HomeError::because),
+        let named = named.filter(|home| !home.is_empty());
+        let is_named = named.is_some();
+        let home = match named {
+            Some(home) => paths::absolute(home).map_err(HomeError::because)?,
             None => paths::home()
-                .map_err(|error| HomeError::because(error).hint("set HOME or use --home DIR")),
+                .map_err(|error| HomeError::because(error).hint("set HOME or use --home DIR"))?,
+        };
+        // Root may make a directory of its own wherever it names one.
+        if !is_named || home.exists() {
+            paths::check_not_anothers(&home).map_err(HomeError::because)?;
         }
+        Ok(home)
     }
 
     /// Returns the context of a program that joins a daemon. With a broken config.toml, it has the
@@ -102,12 +109,7 @@ impl HomeOptions {
         let config = config.endpoint.as_deref().map(checked).transpose()?;
         let service = service_in(home)?;
         let left = endpoint_left_in(home)?;
-        let mut defaults = Vec::new();
-        if !Listener::is_foreign(&Endpoint::shared()).unwrap_or(true) {
-            defaults.push(Endpoint::shared().as_text().to_owned());
-        }
-        // If the system does not tell the user, the shared endpoint is the only default.
-        defaults.extend(Endpoint::per_user().ok().map(|endpoint| endpoint.as_text().to_owned()));
+        let defaults = default_endpoints(home).iter().map(|at| at.as_text().to_owned()).collect();
         Ok(EndpointSources { option, environment, config, service, left, defaults })
     }
 }
@@ -129,14 +131,22 @@ fn service_in(home: &Path) -> Result<Option<Service>, HomeError> {
     Ok(Some(service))
 }
 
-/// Reads the endpoint that the last daemon left in its home.
+/// Reads the endpoint of the daemon that has the home. Once that daemon has ended, a daemon of
+/// another home may listen there.
 fn endpoint_left_in(home: &Path) -> Result<Option<String>, HomeError> {
     let path = home.join(ENDPOINT_FILE);
-    match fs::read_to_string(&path) {
-        Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
-        Err(error) if is_absent(&error) => Ok(None),
-        Err(error) => Err(HomeError::new(format!("{}: {error}", path.display()))),
-    }
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if is_absent(&error) => return Ok(None),
+        Err(error) => return Err(HomeError::new(format!("{}: {error}", path.display()))),
+    };
+    // In a sandbox, an agent's command may be able to read the home's files only.
+    let has_daemon = is_locked(home).unwrap_or(true);
+    Ok(Some(text.trim().to_owned()).filter(|text| has_daemon && !text.is_empty()))
+}
+
+fn is_locked(home: &Path) -> Result<bool, HomeError> {
+    Lock::is_held(&home.join(LOCK_FILE)).map_err(HomeError::because)
 }
 
 /// The home directory, the configuration, and the sources of the endpoint.
@@ -216,8 +226,7 @@ impl Context {
     /// # Errors
     /// If the lock cannot be read.
     pub fn is_locked(&self) -> Result<bool, HomeError> {
-        let lock = self.home.join(LOCK_FILE);
-        Lock::is_held(&lock).map_err(HomeError::because)
+        is_locked(&self.home)
     }
 
     /// Reads again the endpoint in the home, where a daemon may have written it since.

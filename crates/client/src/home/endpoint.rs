@@ -1,6 +1,8 @@
 //! The endpoint of the daemon, by the option, the environment and the files of the home directory.
 
 use crate::home::service::Service;
+use platform::{endpoint::Endpoint, paths, transport::Listener};
+use std::path::Path;
 
 /// The file in which a daemon writes its endpoint, in the home directory.
 pub const ENDPOINT_FILE: &str = "endpoint";
@@ -16,10 +18,31 @@ pub struct EndpointSources {
     pub config: Option<String>,
     /// service.toml, if a service is installed for this user.
     pub service: Option<Service>,
-    /// `<home>/endpoint`, which the last daemon wrote.
+    /// `<home>/endpoint`, which the daemon wrote that has the home.
     pub left: Option<String>,
-    /// The system's default endpoints, in the order in which they are tried.
+    /// The home's default endpoints, in the order in which they are tried.
     pub defaults: Vec<String>,
+}
+
+/// Returns the endpoints of a home's daemon if nothing names another one, in the order in which
+/// they are tried: in the default home those of the system, unless another user has them, else one
+/// of the home's own.
+#[must_use]
+pub fn default_endpoints(home: &Path) -> Vec<Endpoint> {
+    if !is_default(home) {
+        return Endpoint::fitting(home, "relay").into_iter().collect();
+    }
+    let shared = Some(Endpoint::shared());
+    let shared = shared.filter(|shared| !Listener::is_foreign(shared).unwrap_or(true));
+    // If the system does not tell the user, the shared endpoint is the only one.
+    shared.into_iter().chain(Endpoint::per_user().ok()).collect()
+}
+
+fn is_default(home: &Path) -> bool {
+    let Ok(default) = paths::home() else { return false };
+    let is_same = |(home, default)| home == default;
+    home == default
+        || home.canonicalize().ok().zip(default.canonicalize().ok()).is_some_and(is_same)
 }
 
 impl EndpointSources {
