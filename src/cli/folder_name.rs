@@ -1,18 +1,27 @@
 //! Names that are made up for agents, from the folder in which they start.
 //!
-//! A made-up name belongs to its folder for good: an agent in another folder of the same name gets
-//! another one, and never the first one's messages. Agents in one folder at the same time have
-//! names of their own, too.
+//! A made-up name belongs to its folder for good, once a message has it: an agent in another folder
+//! of the same name gets another one, and never the first one's messages. Agents in one folder at
+//! the same time have names of their own, too.
 
 use super::{
-    failure::Failure, identity::looking, join::join_or_start, launch::make_home, request::agent_row,
+    failure::Failure,
+    identity::{Identity, looking},
+    join::join_or_start,
+    launch::make_home,
+    messages::each_row,
+    request::{agent_row, call_with},
 };
 use client::{
     Client,
     home::{Context, is_absent},
 };
+use deunicode::deunicode_with_tofu;
 use platform::{clock, lock::Lock, paths};
-use protocol::name::{LOCAL_NAME_BYTES_MAX, Name};
+use protocol::{
+    name::{LOCAL_NAME_BYTES_MAX, Name},
+    relay::{ForgetRequest, HistoryRequest, Page, RequestName},
+};
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -39,6 +48,10 @@ const NAMES_MAX: usize = 1000;
 #[derive(Debug)]
 pub(super) struct FolderName {
     pub(super) name: String,
+    /// The file with the path of the name's folder.
+    file: PathBuf,
+    /// Whether the name was no folder's before.
+    is_new: bool,
     _in_use: Lock,
 }
 
@@ -80,6 +93,7 @@ impl FolderName {
             Err(error) => return Err(failed(&file, &error)),
         };
         let is_connected = agent_row(client, &name, |row| row.map(|row| row.here))?;
+        let is_new = owner.is_none();
         let is_free = match owner {
             // The daemon may know the name of an agent that somebody has named.
             None => is_connected.is_none(),
@@ -91,7 +105,41 @@ impl FolderName {
         let lock = directory.join(format!("{}.lock", name.to_ascii_lowercase()));
         let Some(in_use) = Lock::take(&lock).map_err(Failure::because)? else { return Ok(None) };
         paths::write_private_file(&file, path.as_bytes()).map_err(Failure::because)?;
-        Ok(Some(Self { name, _in_use: in_use }))
+        Ok(Some(Self { name, file, is_new, _in_use: in_use }))
+    }
+
+    /// Forgets the name of an agent that has ended, if it is new and no message has it: that of a
+    /// run that only printed its version, say.
+    pub(super) fn give_back(&self, context: &Context) -> Result<(), Failure> {
+        let identity = Identity::of_process(context)?;
+        // Only its person's commands make a daemon forget a name.
+        if !self.is_new || !matches!(identity, Identity::Person(_)) {
+            return Ok(());
+        }
+        let _choosing = lock(&self.file.with_file_name(LOCK_FILE))?;
+        let client = context.try_join(&|endpoint| identity.settings(endpoint))?;
+        if agent_row(&client, &self.name, |row| row.is_some())? {
+            if self.has_messages(&client)? {
+                return Ok(());
+            }
+            call_with(&client, RequestName::Forget, &ForgetRequest { name: self.name.clone() })?;
+        }
+        fs::remove_file(&self.file).map_err(|error| failed(&self.file, &error))
+    }
+
+    fn has_messages(&self, client: &Client) -> Result<bool, Failure> {
+        let of_name = |Page { cursor, limit }| HistoryRequest {
+            of: Some(self.name.clone()),
+            cursor,
+            limit,
+            ..HistoryRequest::default()
+        };
+        let mut has_any = false;
+        each_row(client, RequestName::History, 1, of_name, |_, _| {
+            has_any = true;
+            Ok(false)
+        })?;
+        Ok(has_any)
     }
 }
 
@@ -119,9 +167,11 @@ fn lock(path: &Path) -> Result<Lock, Failure> {
     }
 }
 
-/// Makes a valid name of a folder's name.
+/// Makes a valid name of a folder's name. Names have the letters of ASCII only, so that nobody's
+/// looks like another's; letters of other scripts are written in those.
 fn base(folder: &Path) -> String {
     let folder = folder.file_name().unwrap_or_default().to_string_lossy();
+    let folder = deunicode_with_tofu(&folder, "-");
     let valid = |character: char| match character {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '.' => character,
         _ => '-',
@@ -147,7 +197,14 @@ mod tests {
             ("/home/me/my project (2)", "my-project--2"),
             ("/home/me/.config", "config"),
             ("/home/me/root", "agent-root"),
-            ("/home/me/äöü", "agent"),
+            ("/home/me/Bücher", "Bucher"),
+            ("/home/me/мой сайт", "moi-sait"),
+            ("/home/me/我的项目", "Wo-De-Xiang-Mu"),
+            ("/home/me/プロジェクト", "puroziekuto"),
+            ("/home/me/프로젝트", "peurojegteu"),
+            ("/home/me/فروع", "frw"),
+            ("/home/me/🚀", "rocket"),
+            ("/home/me/\u{e000}", "agent"),
             ("/", "agent"),
             (&long, &"x".repeat(59)),
         ] {

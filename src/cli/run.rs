@@ -149,8 +149,14 @@ impl Run {
             on_hang_up: on_hang_up(&context, name, &later_log).filter(|_| attached),
             show_notice: |line| eprint_line(escaped(line)),
         };
-        let Outcome { ended, is_terminal_stuck, outlived_terminal } =
-            wrap::run(settings).map_err(explain)?;
+        let outcome = wrap::run(settings).map_err(explain);
+        if let Some(made_up) = &made_up
+            && !outcome.as_ref().is_ok_and(|it| it.ended.has_messages || it.is_cut_off)
+        {
+            // If that fails, the name stays the folder's, as that of any agent does.
+            drop(made_up.give_back(&context));
+        }
+        let Outcome { ended, is_terminal_stuck, outlived_terminal, .. } = outcome?;
         if self.detached || outlived_terminal {
             tracing::info!("{name} {ended}{}", last_lines(&ended));
         } else if !is_terminal_stuck {

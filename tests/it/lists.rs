@@ -192,6 +192,41 @@ fn saved_key_is_used() {
 }
 
 /// Also checks that a directory of the same name elsewhere gets other names.
+/// Starts `claude` in a directory, by this program, and waits for its end.
+fn run_claude(sandbox: &Sandbox, programs: &Path, directory: &Path, arguments: &[&str]) {
+    fs::create_dir_all(directory).unwrap();
+    let program = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+    let line = [&[program.to_str().unwrap(), "claude"], arguments].concat();
+    let mut environment = terminal::environment(sandbox);
+    let path = env::var_os("PATH").unwrap_or_default();
+    let path = [programs.to_owned()].into_iter().chain(env::split_paths(&path));
+    environment.push(("PATH".into(), Some(env::join_paths(path).unwrap())));
+    Terminal::start(&line, &environment, directory, NARROW).wait_until_end();
+}
+
+#[test]
+fn run_without_a_message_leaves_no_name() {
+    let sandbox = Sandbox::new();
+    let programs = sandbox.directory().join("programs");
+    fs::create_dir(&programs).unwrap();
+    let claude = programs.join(format!("claude{}", env::consts::EXE_SUFFIX));
+    copy_program(env!("CARGO_BIN_EXE_agent-relay"), &claude);
+    let web = sandbox.directory().join("web");
+    let owner = sandbox.home().join("folder-names").join("web.folder");
+    let agents = || out(&run(&sandbox, &["agents", "--json"], DONE));
+    for arguments in [&["--version"][..], &["no-such-command"]] {
+        run_claude(&sandbox, &programs, &web, arguments);
+        assert_eq!((agents(), owner.exists()), (String::new(), false), "{arguments:?}");
+    }
+    // Its own command sends a message, which its wrapper does not see.
+    sandbox.join("Bob").leave();
+    run_claude(&sandbox, &programs, &web, &["send", "Bob", "hello"]);
+    assert!(agents().contains(r#""name":"web""#) && owner.exists());
+    // A name with messages stays its folder's.
+    run_claude(&sandbox, &programs, &web, &["--version"]);
+    assert!(agents().contains(r#""name":"web""#) && owner.exists());
+}
+
 #[test]
 fn agent_cli_is_named_after_its_directory() {
     let sandbox = Sandbox::new();
