@@ -39,6 +39,7 @@ mod registry;
 #[path = "security/windows.rs"]
 mod security;
 pub mod service;
+pub mod shell;
 pub mod stop_signals;
 pub mod transport;
 pub mod tty;

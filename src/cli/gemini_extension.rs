@@ -8,7 +8,7 @@ use super::{
 };
 use crate::wrap::{agents, hooks::Extension};
 use argh::{ArgsInfo, FromArgs};
-use platform::process;
+use platform::{process, shell::quoted};
 use protocol::text::escaped;
 use serde::Deserialize;
 use std::{
@@ -61,7 +61,8 @@ impl GeminiExtension {
             fs::create_dir_all(folder).and_then(|()| fs::write(&path, text)).map_err(failure)?;
         }
         let mut out = Out::new();
-        out.line(format_args!("written. To install it, run: gemini extensions link {shown}"))?;
+        let pasted = escaped(&quoted(&self.directory));
+        out.line(format_args!("written. To install it, run: gemini extensions link {pasted}"))?;
         Ok(DONE)
     }
 }

@@ -23,7 +23,7 @@ use client::{
     home::{Context, HomeOptions, Keys, OnHangup},
 };
 use log::Logging;
-use platform::{paths, pty, tty};
+use platform::{paths, pty, shell::quoted, tty};
 use protocol::{control::Ended, text::escaped};
 use std::{
     cell::RefCell,
@@ -99,10 +99,9 @@ impl Run {
             None => Some(FolderName::choose(&mut context, &current_directory()?)?),
         };
         if made_up.is_some() && names_agent(&command) {
-            let program = command[0].to_string_lossy();
+            let program = escaped(&quoted(&command[0]));
             eprint_line(format_args!(
-                "note: the name goes to {0}; to name the agent: agent-relay -n NAME {0}",
-                escaped(&program)
+                "note: the name goes to {program}; to name the agent: agent-relay -n NAME {program}"
             ));
         }
         let name =

@@ -9,7 +9,7 @@ use std::{
 };
 use testkit::{
     sandbox::Sandbox,
-    waiting::{not_tried, until},
+    waiting::{not_tried, output, until},
 };
 
 const DONE: i32 = 0;
@@ -233,6 +233,29 @@ fn change_mode(sandbox: &Sandbox, path: &Path, mode: &str) {
 }
 
 #[test]
+fn advised_command_can_be_pasted_into_a_shell() {
+    let sandbox = Sandbox::empty();
+    let home = sandbox.directory().join("it's $HOME");
+    platform::paths::make_private_dir(&home).unwrap();
+    change_mode(&sandbox, &home, "755");
+    let relay = |line: &[&str]| {
+        let mut relay = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
+        relay.arg("--home").arg(&home).args(line);
+        output(relay)
+    };
+    let refused = err(&relay(&["up"]));
+    let (_, advised) = refused.trim_end().split_once("; run ").expect("a command is advised");
+    let mut shell = sandbox.program("sh");
+    shell.args(["-c", advised]);
+    let advised = output(shell);
+    assert!(advised.status.success(), "{advised:?}");
+    for line in [["up"], ["down"]] {
+        let ended = relay(&line);
+        assert!(ended.status.success(), "{ended:?}");
+    }
+}
+
+#[test]
 fn file_writable_by_others_stops_the_start() {
     let mut sandbox = Sandbox::empty();
     platform::paths::make_private_dir(&sandbox.home()).unwrap();
@@ -242,7 +265,7 @@ fn file_writable_by_others_stops_the_start() {
         change_mode(&sandbox, &path, mode);
         let failed = err(&run(&sandbox, &["up"], FAILED));
         let why = format!(
-            "{0} can be changed by other users (mode {mode}); run chmod go-w '{0}'",
+            "{0} can be changed by other users (mode {mode}); run chmod go-w {0}",
             path.display()
         );
         assert!(failed.contains(&why), "{failed}");

@@ -19,6 +19,7 @@ use crate::{
     peer::User,
     refusal,
     security::{self, ADMINISTRATORS, Access, Descriptor, SYSTEM, checked, wide},
+    shell::quoted,
 };
 
 /// SIDs that stand for the owner in an access list: CREATOR OWNER and OWNER RIGHTS.
@@ -216,18 +217,18 @@ impl Advice {
     fn on_access(self, path: &Path, what: &str, other: &str) -> String {
         // For a directory, the granted access is to be inherited by its files.
         let all = if path.is_dir() { "(OI)(CI)(F)" } else { "(F)" };
-        let path = path.display();
+        let (quoted, path) = (quoted(path), path.display());
         let next = match self {
             Self::Restrict => {
                 let me = User::me().map_or_else(|_| "NAME".to_owned(), |me| format!("*{me}"));
                 format!(
-                    "run icacls \"{path}\" /inheritance:r /grant:r \"{me}:{all}\" \"*{SYSTEM}:{all}\" \
+                    "run icacls {quoted} /inheritance:r /grant:r \"{me}:{all}\" \"*{SYSTEM}:{all}\" \
                      \"*{ADMINISTRATORS}:{all}\""
                 )
             }
             Self::Elsewhere => ELSEWHERE.to_owned(),
             Self::Recreate => {
-                format!("run icacls \"{path}\" /remove:g \"{other}\" in an elevated terminal")
+                format!("run icacls {quoted} /remove:g \"{other}\" in an elevated terminal")
             }
         };
         format!("{path} {what} ({other}); {next}")
@@ -275,9 +276,9 @@ mod tests {
         for (path, all) in [(&file, "(F)"), (&directory, "(OI)(CI)(F)")] {
             let said = Advice::Restrict.on_access(path, "is open to others", "Everyone");
             let line = format!(
-                "icacls \"{}\" /inheritance:r /grant:r \"*{me}:{all}\" \"*S-1-5-18:{all}\" \
+                "icacls {} /inheritance:r /grant:r \"*{me}:{all}\" \"*S-1-5-18:{all}\" \
                  \"*S-1-5-32-544:{all}\"",
-                path.display()
+                quoted(path)
             );
             assert!(said.ends_with(&format!("is open to others (Everyone); run {line}")), "{said}");
         }

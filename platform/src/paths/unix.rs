@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{naming, peer::User, refusal};
+use crate::{naming, peer::User, refusal, shell::quoted};
 
 pub(crate) fn data_directory() -> io::Result<PathBuf> {
     #[cfg(not(target_os = "macos"))]
@@ -163,9 +163,10 @@ fn check(path: &Path, users: &[User], forbidden: u32, what: &str, remedy: &str) 
         return Err(refusal(
             io::ErrorKind::PermissionDenied,
             format!(
-                "{0} {what} (mode {1:o}); run chmod {remedy} '{0}'",
+                "{} {what} (mode {:o}); run chmod {remedy} {}",
                 path.display(),
-                metadata.mode() & 0o7777
+                metadata.mode() & 0o7777,
+                quoted(path)
             ),
         ));
     }
