@@ -4,7 +4,10 @@
 //! Each test runs under the id of a user that the system does not know, so that no other daemon
 //! uses this user's path. Only root can become such a user.
 
-use crate::{commands::out, roles::open_to_others};
+use crate::{
+    commands::{err, out},
+    roles::open_to_others,
+};
 use platform::{
     endpoint::Endpoint,
     lock::Lock,
@@ -139,6 +142,28 @@ fn daemon_with_a_taken_path_moves_to_the_endpoint_of_its_user() {
     let printed = out(&output(user.relay(&["status"])));
     assert!(printed.contains(configured.as_text()), "the old path is not printed: {printed}");
     assert_eq!(taken.endpoint_state().unwrap(), EndpointState::Mine);
+}
+
+/// Nobody else can put sockets there, but anybody can make the directory first.
+#[test]
+fn directory_of_short_paths_is_refused_if_another_user_made_it() {
+    let sandbox = Sandbox::empty();
+    let directory = open_to_others(&sandbox);
+    let user = User::new(3, &sandbox, &directory);
+    if !user.is_possible() {
+        return not_tried("only root, with setpriv, can become another user");
+    }
+    let short = PathBuf::from(format!("/tmp/agent-relay-{}", user.id));
+    fs::create_dir(&short).unwrap();
+    let mut chown = sandbox.program("chown");
+    chown.arg("65534").arg(&short);
+    assert!(output(chown).status.success());
+    let mut up = user.program("./agent-relay");
+    up.arg("--home").arg(user.home().join("long".repeat(25))).arg("up");
+    let refused = err(&output(up));
+    fs::remove_dir(&short).unwrap();
+    let why = format!("{} belongs to the user with id 65534; choose another", short.display());
+    assert!(refused.contains(&format!("{why}, or a home with a shorter path")), "{refused}");
 }
 
 #[test]

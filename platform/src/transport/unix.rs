@@ -55,7 +55,9 @@ impl Listener {
         }
         let directory = endpoint::short_directory()?;
         if Path::new(endpoint.as_text()).parent() == Some(&directory) {
-            paths::make_private_dir(&directory)?;
+            paths::make_private_dir(&directory).map_err(|error| {
+                refusal(error.kind(), format!("{error}, or a home with a shorter path"))
+            })?;
         }
         remove_stale_socket(endpoint)?;
         let listening = || naming(format!("listen at {endpoint}"));
