@@ -174,7 +174,7 @@ fn run_with(
     readers.join();
     tracing::info!("stopped");
     match reason {
-        Some(stopped::OUSTED) => Err(DaemonError::HomeInUse(lock.home)),
+        Some(stopped::OUSTED) => Err(DaemonError::home_in_use(&lock.home)),
         _ => Ok(()),
     }
 }

@@ -5,6 +5,7 @@ use client::{
     Client, ClientError, Ended, Mode, Settings,
     home::{Context, HomeOptions},
 };
+use platform::shell::quoted;
 use protocol::{code::ErrorCode, name::OPERATOR, text::escaped};
 
 /// Returns the context of a command that joins a daemon. A broken config.toml is only reported, so
@@ -15,6 +16,14 @@ pub(super) fn context(options: &HomeOptions) -> Result<Context, Failure> {
         eprint_line(format_args!("{warning}"));
     }
     Ok(context)
+}
+
+/// The remedy if the daemon that has the home is not at the endpoint that was tried.
+pub(super) fn way_to_daemon(context: &Context) -> String {
+    match &context.sources.left {
+        Some(left) => format!("name its endpoint: --endpoint {}", escaped(&quoted(left))),
+        None => "name its endpoint with --endpoint".to_owned(),
+    }
 }
 
 /// Joins as [`Context::try_join`] does, and turns the result into a command's, as [`report`] does.

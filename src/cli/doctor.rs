@@ -1,6 +1,7 @@
 //! `doctor`: checks of what the daemon and the commands need, with remedies. It changes nothing.
 
 use super::{
+    context::way_to_daemon,
     failure::{DONE, FAILED, Failure},
     identity::Identity,
     print::{Colour, Out},
@@ -280,7 +281,7 @@ fn daemon(context: &Context, joined: &Result<Client, ClientError>) -> Check {
             Ok(true) => Check::fail(
                 id,
                 format!("a daemon runs for this home, but not at {endpoint}"),
-                "name its endpoint with --endpoint",
+                way_to_daemon(context),
             ),
             Ok(false) => Check::warn(
                 id,

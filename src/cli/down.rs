@@ -1,7 +1,7 @@
 //! `down`: stop the daemon.
 
 use super::{
-    context::context,
+    context::{context, way_to_daemon},
     failure::{DONE, Failure, TIMED_OUT},
     identity::Identity,
     print::Out,
@@ -174,5 +174,5 @@ fn is_gone(context: &Context, endpoint: &str, start: u64) -> Result<bool, Failur
 /// The failure for a daemon that runs with this home at an unknown endpoint.
 fn not_at_endpoint(context: &Context, endpoint: &str) -> Failure {
     Failure::failed(format!("a daemon runs for {}, but not at {endpoint}", context.home.display()))
-        .hint("name its endpoint with --endpoint")
+        .hint(way_to_daemon(context))
 }

@@ -1,15 +1,18 @@
 //! Errors of a daemon.
 
-use client::home::ConfigError;
+use client::home::{ConfigError, ENDPOINT_FILE};
 use platform::endpoint::Endpoint;
-use std::{fmt, io, path::PathBuf};
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+};
 use store::OpenError;
 
 /// The reason why a daemon does not start or ends.
 #[derive(Debug)]
 pub(crate) enum DaemonError {
-    /// A daemon with this home is running already.
-    HomeInUse(PathBuf),
+    /// A daemon with this home is running already, and listens there if it listens.
+    HomeInUse { home: PathBuf, endpoint: Option<String> },
     /// A daemon is running at this endpoint already.
     EndpointInUse(Endpoint),
     /// An error of the system's, which names its object.
@@ -25,11 +28,13 @@ pub(crate) enum DaemonError {
 impl fmt::Display for DaemonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::HomeInUse(home) => {
+            Self::HomeInUse { home, endpoint } => {
+                let at = endpoint.as_ref().map(|at| format!(" at {at}")).unwrap_or_default();
                 let home = home.display();
                 write!(
                     f,
-                    "a daemon with the home {home} is already running: `agent-relay down` stops it"
+                    "a daemon with the home {home} is already running{at}: `agent-relay down` stops \
+                     it"
                 )
             }
             Self::EndpointInUse(endpoint) => {
@@ -45,6 +50,16 @@ impl fmt::Display for DaemonError {
                 write!(f, "the {thread} thread panicked; the daemon has to end")
             }
         }
+    }
+}
+
+impl DaemonError {
+    /// The error of a home that another daemon has.
+    pub(super) fn home_in_use(home: &Path) -> Self {
+        // A daemon that just starts has written none yet.
+        let endpoint = fs::read_to_string(home.join(ENDPOINT_FILE)).ok();
+        let endpoint = endpoint.map(|endpoint| endpoint.trim().to_owned());
+        Self::HomeInUse { home: home.to_owned(), endpoint }
     }
 }
 

@@ -30,8 +30,8 @@ pub(super) struct HomeLock {
 
 impl HomeLock {
     fn take(home: &Path) -> Result<Self, DaemonError> {
-        let lock = Lock::take(&home.join(LOCK_FILE))?
-            .ok_or_else(|| DaemonError::HomeInUse(home.to_owned()))?;
+        let lock =
+            Lock::take(&home.join(LOCK_FILE))?.ok_or_else(|| DaemonError::home_in_use(home))?;
         let (lock, is_incomplete) = (Mutex::new(lock), AtomicBool::new(false));
         Ok(Self { home: home.to_owned(), lock, is_incomplete })
     }
@@ -109,7 +109,7 @@ impl InstanceLock {
     /// Returns whether its files have to be written again.
     pub(super) fn restore_home(&self) -> Result<bool, DaemonError> {
         if !self.home_lock.is_held()? {
-            return Err(DaemonError::HomeInUse(self.home.clone()));
+            return Err(DaemonError::home_in_use(&self.home));
         }
         Ok(self.home_lock.is_incomplete())
     }

@@ -1,7 +1,7 @@
 //! The commands as people and scripts run them: what they print, and their exit codes.
 
 use crate::wrap::fullscreen;
-use platform::{endpoint::Endpoint, process::SYSTEM};
+use platform::{endpoint::Endpoint, process::SYSTEM, shell::quoted};
 use std::{
     fs,
     io::Write,
@@ -398,7 +398,12 @@ fn refused_daemon_is_explained_by_its_own_words() {
         refused
     });
     assert_eq!(refused.status.code(), Some(FAILED), "{refused:?}");
-    assert!(err(&refused).contains("is already running"), "{refused:?}");
+    let running = format!("is already running at {}: ", sandbox.endpoint());
+    assert!(err(&refused).contains(&running), "{refused:?}");
+    let mut down = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
+    down.arg("--home").arg(sandbox.home()).args(["--endpoint", other.as_text(), "down"]);
+    let named = format!("name its endpoint: --endpoint {}\n", quoted(sandbox.endpoint()));
+    assert!(err(&output(down)).ends_with(&named));
     assert!(!err(&refused).contains("another\n"), "{refused:?}");
 }
 
