@@ -12,6 +12,7 @@ use super::{
     messages::each_row,
     request::{agent_row, call_with},
 };
+use crate::wrap::agent_record;
 use client::{
     Client,
     home::{Context, is_absent},
@@ -108,12 +109,13 @@ impl FolderName {
         Ok(Some(Self { name, file, is_new, _in_use: in_use }))
     }
 
-    /// Forgets the name of an agent that has ended, if it is new and no message has it: that of a
-    /// run that only printed its version, say.
+    /// Forgets the name of an agent that has ended, if it is new, and neither a message nor a record
+    /// has it: that of a run that only printed its version, say.
     pub(super) fn give_back(&self, context: &Context) -> Result<(), Failure> {
         let identity = Identity::of_process(context)?;
         // Only its person's commands make a daemon forget a name.
-        if !self.is_new || !matches!(identity, Identity::Person(_)) {
+        let is_person = matches!(identity, Identity::Person(_));
+        if !self.is_new || !is_person || agent_record::exists(&context.home, &self.name) {
             return Ok(());
         }
         let _choosing = lock(&self.file.with_file_name(LOCK_FILE))?;

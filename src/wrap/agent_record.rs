@@ -113,6 +113,11 @@ fn path(home: &Path, name: &str) -> PathBuf {
     home.join(DIRECTORY).join(format!("{}.json", name.to_ascii_lowercase()))
 }
 
+/// Whether an agent of this name can be started again.
+pub(crate) fn exists(home: &Path, name: &str) -> bool {
+    path(home, name).exists()
+}
+
 /// Reads all records, in the order of their starts. A file that is no record is left out, with a
 /// line in the log.
 ///

@@ -218,6 +218,12 @@ fn run_without_a_message_leaves_no_name() {
         run_claude(&sandbox, &programs, &web, arguments);
         assert_eq!((agents(), owner.exists()), (String::new(), false), "{arguments:?}");
     }
+    // An agent that can be restored keeps its name.
+    let record = sandbox.home().join("agents").join("api.json");
+    platform::paths::make_private_dir(record.parent().unwrap()).unwrap();
+    fs::write(record, "{}").unwrap();
+    run_claude(&sandbox, &programs, &sandbox.directory().join("api"), &["--version"]);
+    assert!(agents().contains(r#""name":"api""#));
     // Its own command sends a message, which its wrapper does not see.
     sandbox.join("Bob").leave();
     run_claude(&sandbox, &programs, &web, &["send", "Bob", "hello"]);
