@@ -20,7 +20,6 @@ mod down;
 mod events;
 mod failure;
 mod folder_name;
-mod forget;
 mod frames;
 mod gemini_extension;
 mod help;
@@ -277,13 +276,10 @@ enum Command {
     Status(status::Status),
     Agents(agents::Agents),
     Wait(wait::Wait),
-    Events(events::Events),
     Tap(tap::Tap),
     Top(top::Top),
-    DeadLetters(dead_letters::DeadLetters),
     Redeliver(redeliver::Redeliver),
     Restore(restore::Restore),
-    Forget(forget::Forget),
     Purge(purge::Purge),
     Hold(hold::Hold),
     Release(release::Release),
@@ -330,13 +326,10 @@ impl Top {
             Command::Status(status) => status.run(&options),
             Command::Agents(agents) => agents.run(&options),
             Command::Wait(wait) => wait.run(&options),
-            Command::Events(events) => events.run(&options),
             Command::Tap(tap) => tap.run(&options),
             Command::Top(top) => top.run(&options),
-            Command::DeadLetters(letters) => letters.run(&options),
             Command::Redeliver(redeliver) => redeliver.run(&options),
             Command::Restore(restore) => restore.run(&options),
-            Command::Forget(forget) => forget.run(&options),
             Command::Purge(purge) => purge.run(&options),
             Command::Hold(hold) => hold.run(&options),
             Command::Release(release) => release.run(&options),

@@ -22,8 +22,21 @@ pub(super) struct CommandLine {
     pub(super) to_run: Vec<OsString>,
 }
 
-/// Other words for commands.
-pub(super) const SYNONYMS: [(&str, &str); 2] = [("list", "agents"), ("ls", "agents")];
+/// Other words for commands, each with the command and its switches. Help and completions leave
+/// them out. Briefs that were installed before 1.0 may name the last three.
+const SYNONYMS: [(&str, &str, &[&str]); 5] = [
+    ("list", "agents", &[]),
+    ("ls", "agents", &[]),
+    ("dead-letters", "history", &["--dead"]),
+    ("events", "tap", &["--events"]),
+    ("forget", "purge", &["--forget"]),
+];
+
+/// Returns the command that a word stands for, and the switches that it has then.
+pub(super) fn meaning(word: &str) -> (&str, &'static [&'static str]) {
+    let synonym = SYNONYMS.iter().find(|(synonym, ..)| *synonym == word);
+    synonym.map_or((word, &[]), |(_, name, switches)| (*name, *switches))
+}
 
 /// Checks the arguments of a program, and brings them into the form that argh parses.
 pub(super) fn check(
@@ -216,8 +229,8 @@ impl<'a> Level<'a> {
                     let to_run = std::iter::once(word.into()).chain(words).collect();
                     return Ok(Next::Agent(to_run));
                 }
-                let synonym = SYNONYMS.iter().find(|(synonym, _)| is_root && *synonym == word);
-                let name = synonym.map_or(&*word, |(_, name)| name);
+                let (name, switches) = if is_root { meaning(&word) } else { (&*word, &[][..]) };
+                self.early.extend(switches.iter().map(|switch| ((*switch).to_owned(), None)));
                 let known = self.info.commands.iter().find(|known| known.name == name);
                 return known
                     .map(Next::Command)
@@ -360,7 +373,11 @@ impl<'a> Level<'a> {
         while !info.commands.is_empty() {
             let Some(word) = words.next() else { break };
             let word = utf8(&word)?;
-            let name = if agents::named(&word).is_some() { RUN } else { &word };
+            let name = match path.is_empty() {
+                true if agents::named(&word).is_some() => RUN,
+                true => meaning(&word).0,
+                false => &word,
+            };
             let Some(command) = info.commands.iter().find(|known| known.name == name) else {
                 if path.is_empty() && word == help::ALL {
                     return Ok(Next::Help(vec![word]));
@@ -683,6 +700,23 @@ mod tests {
         );
         checked(&["ls"], &["agents"], &[]);
         checked(&["list", "--json"], &["agents", "--json"], &[]);
+        checked(&["help", "ls"], &["agents", "--help"], &[]);
+    }
+
+    #[test]
+    fn old_words_for_commands_are_understood() {
+        checked(&["dead-letters", "--json"], &["history", "--dead", "--json"], &[]);
+        checked(&["--json", "forget", "Ann"], &["purge", "--json", "--forget", "--", "Ann"], &[]);
+        checked(&["events", "-f"], &["tap", "--events", "--follow"], &[]);
+        checked(&["events", "--events"], &["tap", "--events", "--events"], &[]);
+        checked(&["help", "events"], &["tap", "--help"], &[]);
+        checked(&["forget", "--help"], &["purge", "--forget", "--help"], &[]);
+        for (word, name, switches) in SYNONYMS {
+            let info = top_info();
+            let known = info.commands.iter().find(|known| known.name == name).expect(word);
+            let is_switch = |switch| known.command.flags.iter().any(|flag| flag.long == switch);
+            assert!(switches.iter().all(|switch| is_switch(*switch)), "{word}");
+        }
     }
 
     #[test]

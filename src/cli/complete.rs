@@ -7,7 +7,7 @@
 
 use super::{
     agents::activity,
-    argv::{self, HELP, NAME, RUN, SYNONYMS},
+    argv::{self, HELP, NAME, RUN},
     failure::{DONE, Failure},
     identity::Identity,
     messages::{beginning_of_text, each_row, route, short_id},
@@ -266,8 +266,8 @@ impl<'a> Place<'a> {
         if is_root && agents::named(word).is_some() {
             return if self.is_help { Passed::Nowhere } else { Passed::BeginOfCommand };
         }
-        let synonym = SYNONYMS.iter().find(|(synonym, _)| is_root && *synonym == word);
-        let name = synonym.map_or(word, |(_, name)| name);
+        let (name, switches) = if is_root { argv::meaning(word) } else { (word, &[][..]) };
+        self.given.extend(switches);
         let Some(command) = self.info.commands.iter().find(|known| known.name == name) else {
             return Passed::Nowhere;
         };
@@ -365,7 +365,7 @@ impl<'a> Place<'a> {
         let live = match kind {
             Kind::Agent => Some(Live::Agents(match self.command {
                 Some("attach" | "hold" | "release" | "stop") => Some(true),
-                Some("forget") => Some(false),
+                Some("purge") if self.given.contains(&"--forget") => Some(false),
                 _ => None,
             })),
             Kind::Name | Kind::NameOrFile | Kind::Recipient => Some(Live::Agents(None)),
@@ -504,7 +504,9 @@ mod tests {
 
     #[test]
     fn commands_and_agent_clis_are_offered() {
-        offers(&["dea"], &["dead-letters"]);
+        offers(&["his"], &["history"]);
+        offers(&["dea"], &[]);
+        offers(&["dead-letters", "--dea"], &[]);
         offers(&["cla"], &["claude"]);
         offers(&["policy", "re"], &["reload"]);
         offers(&["--home", "/x", "sen"], &["send"]);
@@ -537,6 +539,8 @@ mod tests {
         offers(&["send", "a"], &["Ann"]);
         offers(&["ls", "--json", ""], &["Ann"]);
         offers(&["stop", ""], &["Here"]);
+        offers(&["purge", "--forget", ""], &["Ann"]);
+        offers(&["forget", ""], &["Ann"]);
         offers(&["inbox", "--as="], &["--as=Ann"]);
         offers(&["send", "--topic", "build:"], &["build:main"]);
         offers(&["redeliver", ""], &["5e6f7a8b"]);

@@ -1,4 +1,4 @@
-//! `events`: what happens to messages and agents, as JSON lines for scripts.
+//! `tap --events`: what happens to messages and agents, as JSON lines for scripts.
 
 mod event;
 mod past;
@@ -10,9 +10,8 @@ use super::{
     join::join,
     print::{Out, eprint_line},
     request::each_agent,
-    values::{agent_of_any_machine, count, event_kind, moment},
+    values::agent_of_any_machine,
 };
-use argh::{ArgsInfo, FromArgs};
 use client::{Client, Delivery, home::HomeOptions};
 use crossbeam_channel::{Sender, bounded};
 use event::{Agents, Event, Filter};
@@ -32,55 +31,17 @@ const LIMIT_MAX: u64 = 1_000_000;
 const MISSING: &str = "the daemon was away: since then, answers, at-most-once messages and some \
                        changes of agents may be missing";
 
-/// Print what happens to messages and agents, one JSON object a line.
-#[derive(Debug, FromArgs, ArgsInfo)]
-#[argh(
-    subcommand,
-    name = "events",
-    help_triggers("--help"),
-    example = "agent-relay events --since 1h --kind message",
-    example = "agent-relay events --follow --agent Ann",
-    note = "Kinds are message (accepted, acknowledged, dead), agent (joined, left, idle, working …), \
-            answer and lost. Only --follow shows agents and answers.",
-    note = "Events have no texts: `agent-relay read ID` shows a message."
-)]
+/// The options of `tap` that need `--events`.
+#[derive(Debug)]
 pub(super) struct Events {
-    /// print new events until Ctrl-C, after those since --since
-    #[argh(switch, short = 'f')]
-    follow: bool,
-
-    /// events since this moment: 2h, 14:00, yesterday, 2026-11-23 14:00
-    #[argh(option, arg_name = "moment", from_str_fn(moment))]
-    since: Option<u64>,
-
-    /// only events of this agent, and of messages from or to it
-    #[argh(option, arg_name = "agent")]
-    agent: Option<String>,
-
-    /// only messages from this agent
-    #[argh(option, arg_name = "agent")]
-    from: Option<String>,
-
-    /// only messages to this agent
-    #[argh(option, arg_name = "agent")]
-    to: Option<String>,
-
-    /// only messages on this topic
-    #[argh(option, arg_name = "topic")]
-    topic: Option<String>,
-
-    /// only events of this kind: message, answer or agent
-    #[argh(option, arg_name = "kind", from_str_fn(event_kind))]
-    kind: Option<ChangeKind>,
-
-    /// maximum number of past events, the newest ones (default 10000)
-    #[argh(option, arg_name = "count", from_str_fn(count), default = "PAST_MAX")]
-    limit: u64,
-
-    /// the output is JSON with and without this option
-    #[argh(switch, hidden_help)]
-    #[expect(dead_code, reason = "accepted because all commands that print have it")]
-    json: bool,
+    pub(super) follow: bool,
+    pub(super) since: Option<u64>,
+    pub(super) agent: Option<String>,
+    pub(super) from: Option<String>,
+    pub(super) to: Option<String>,
+    pub(super) topic: Option<String>,
+    pub(super) kind: Option<ChangeKind>,
+    pub(super) limit: Option<u64>,
 }
 
 impl Events {
@@ -88,7 +49,8 @@ impl Events {
         for name in [&self.agent, &self.from, &self.to].into_iter().flatten() {
             check_agent(name)?;
         }
-        if self.limit > LIMIT_MAX {
+        let limit = self.limit.unwrap_or(PAST_MAX);
+        if limit > LIMIT_MAX {
             return Err(Failure::usage(format!("--limit is at most {LIMIT_MAX}")));
         }
         if !self.follow && self.kind.is_some_and(|kind| kind != ChangeKind::Message) {
@@ -103,7 +65,7 @@ impl Events {
             kind: self.kind,
         };
         let since = self.since.unwrap_or(0);
-        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         if !self.follow {
             let past = Past::read(&join(options)?, &filter, since, limit)?;
             let mut printer = Printer { out: Out::new(), filter };

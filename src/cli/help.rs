@@ -8,15 +8,9 @@ pub(super) const ALL: &str = "all";
 
 /// The commands in groups, in the order of the help.
 const GROUPS: [(&str, &[&str]); 5] = [
-    (
-        "Agents",
-        &[
-            "run", "spawn", "attach", "restore", "agents", "wait", "hold", "release", "stop",
-            "forget",
-        ],
-    ),
+    ("Agents", &["run", "spawn", "attach", "restore", "agents", "wait", "hold", "release", "stop"]),
     ("Messages", &["send", "ask", "listen", "inbox", "read", "redeliver", "purge"]),
-    ("Watching", &["top", "history", "events", "tap", "dead-letters"]),
+    ("Watching", &["top", "history", "tap"]),
     ("Daemon", &["up", "down", "status", "service", "policy", "doctor", "bridge", "stdio"]),
     ("Setup", &["brief", "mcp", "gemini-extension", "completions", "demo", "bench"]),
 ];
@@ -165,7 +159,7 @@ mod tests {
         assert!(screen.lines().count() <= 23, "{screen}");
         for text in [screen, all(&top_info())] {
             assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
-            assert!(text.contains("--home DIR") && text.contains("dead-letters"), "{text}");
+            assert!(text.contains("--home DIR") && text.contains("gemini-extension"), "{text}");
         }
     }
 }

@@ -1,6 +1,7 @@
-//! `history`: the messages that were accepted.
+//! `history`: the messages that were accepted, or those of them that could not be delivered.
 
 use super::{
+    dead_letters,
     failure::{DONE, Failure},
     join::join,
     messages::{self, DeliveryWords, FROM_TO, TEXT, beginning_of_text, each_row, route, short_id},
@@ -14,6 +15,9 @@ use client::home::HomeOptions;
 use protocol::relay::{HistoryRequest, MessageRow, Page, RequestName};
 use terminal::frame::Origin;
 
+/// The most messages that are shown by default.
+const LIMIT: u64 = 50;
+
 /// Show the accepted messages, the newest first.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
@@ -23,7 +27,9 @@ use terminal::frame::Origin;
     example = "agent-relay history --with Bob --limit 10",
     example = "agent-relay history --since yesterday --until 12:00",
     example = "agent-relay history --search \"port 8080\" --json",
-    note = "Messages are kept for history_days of config.toml."
+    example = "agent-relay history --dead",
+    note = "Messages are kept for history_days of config.toml.",
+    note = "`agent-relay redeliver ID` delivers a dead letter again."
 )]
 pub(super) struct History {
     /// only messages to or from this agent, too
@@ -54,9 +60,13 @@ pub(super) struct History {
     #[argh(option, arg_name = "moment", from_str_fn(moment))]
     until: Option<u64>,
 
-    /// maximum number (default 50)
-    #[argh(option, arg_name = "count", from_str_fn(count), default = "50")]
-    limit: u64,
+    /// only messages that could not be delivered, and why
+    #[argh(switch)]
+    dead: bool,
+
+    /// maximum number (default 50, of dead letters all)
+    #[argh(option, arg_name = "count", from_str_fn(count))]
+    limit: Option<u64>,
 
     /// print one JSON object a line for each message
     #[argh(switch)]
@@ -75,13 +85,14 @@ impl History {
             with: self.with.clone(),
             topic: self.topic.clone(),
             search: self.search.clone(),
+            dead: self.dead,
             cursor,
             limit,
         };
-        let mut left = self.limit;
+        let mut left = self.limit.unwrap_or(if self.dead { u64::MAX } else { LIMIT });
         // The daemon does not filter by these, so a small page could have no row to show.
         let is_filtered = self.since.is_some() || self.until.is_some() || self.to.is_some();
-        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        let limit = usize::try_from(left).unwrap_or(usize::MAX);
         let page_rows = if is_filtered { usize::MAX } else { limit };
         each_row(&client, RequestName::History, page_rows, request, |json, message| {
             if !self.includes(message) {
@@ -91,11 +102,13 @@ impl History {
             if self.json {
                 out.json_text(messages::SCHEMA, json)?;
             } else {
-                rows.push(row(message));
+                rows.push(if self.dead { dead_letters::row(message) } else { row(message) });
             }
             Ok(left > 0)
         })?;
-        if !self.json {
+        if self.dead && !self.json {
+            dead_letters::print(&mut out, rows)?;
+        } else if !self.json {
             let empty = "no message: only at-least-once messages are kept, for a while";
             let columns = [
                 Column::whole("SENT"),

@@ -1,4 +1,4 @@
-//! `purge`: end the mail of an agent.
+//! `purge`: end the mail of an agent, or forget its name.
 
 use super::{
     failure::{DONE, Failure},
@@ -10,7 +10,7 @@ use super::{
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
 use protocol::{
-    relay::{PurgeRequest, Purged, RequestName},
+    relay::{ForgetRequest, PurgeRequest, Purged, RequestName},
     text::escaped,
 };
 
@@ -23,7 +23,8 @@ use protocol::{
     example = "agent-relay purge Ann",
     example = "agent-relay purge Ann --force",
     example = "agent-relay purge Ann --delete",
-    note = "`agent-relay dead-letters` shows them, `agent-relay redeliver ID` delivers one again."
+    example = "agent-relay purge Ann --forget",
+    note = "`agent-relay history --dead` shows them, `agent-relay redeliver ID` delivers one again."
 )]
 pub(super) struct Purge {
     /// also end messages that the agent was given and has not acknowledged
@@ -38,6 +39,10 @@ pub(super) struct Purge {
     #[argh(switch)]
     yes: bool,
 
+    /// forget the name instead, of an agent that is away and has no mail and no key
+    #[argh(switch)]
+    forget: bool,
+
     /// print one JSON object
     #[argh(switch)]
     json: bool,
@@ -49,6 +54,9 @@ pub(super) struct Purge {
 
 impl Purge {
     pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
+        if self.forget {
+            return self.forget(options);
+        }
         let Self { name, force, delete, .. } = self;
         if delete && !self.yes {
             confirm(&format!("Delete the messages that wait for {} for good?", escaped(&name)))?;
@@ -77,6 +85,23 @@ impl Purge {
                 "{name} has {} more and has not acknowledged them; --force ends these, too",
                 done.in_flight
             ));
+        }
+        Ok(DONE)
+    }
+
+    fn forget(self, options: &HomeOptions) -> Result<i32, Failure> {
+        if self.force || self.delete {
+            let failure = Failure::usage("--forget ends no messages");
+            return Err(failure.hint("purge the agent first, then forget its name"));
+        }
+        let client = join(options)?;
+        let request = ForgetRequest { name: self.name };
+        call_with(&client, RequestName::Forget, &request)?;
+        let mut out = Out::new();
+        if self.json {
+            out.json("forgotten", &request)?;
+        } else {
+            out.line(format_args!("{} is forgotten", request.name))?;
         }
         Ok(DONE)
     }

@@ -26,7 +26,7 @@ use terminal::frame::{Head, Origin};
     name = "read",
     help_triggers("--help"),
     example = "agent-relay read 3f2504e0-4f89-41d3-9a0c-0305e82c3301",
-    note = "`agent-relay inbox`, `history` and `dead-letters` show the ids.",
+    note = "`agent-relay inbox` and `history` show the ids.",
     note = "In an agent whose CLI has hooks, a message that waits for the agent is delivered by this, except with --json."
 )]
 pub(super) struct Read {

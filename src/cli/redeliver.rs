@@ -20,7 +20,7 @@ use protocol::{
     name = "redeliver",
     help_triggers("--help"),
     example = "agent-relay redeliver 3f2504e0-4f89-41d3-9a0c-0305e82c3301",
-    note = "`agent-relay dead-letters` shows the ids."
+    note = "`agent-relay history --dead` shows the ids."
 )]
 pub(super) struct Redeliver {
     /// print one JSON object

@@ -1,7 +1,8 @@
-//! `tap`: print all messages as they are routed.
+//! `tap`: print all messages as they are routed, or with `--events` what happens to them.
 
 use super::{
     ask,
+    events::Events,
     failure::Failure,
     join::join,
     messages::{first_lines, short_id},
@@ -9,6 +10,7 @@ use super::{
     notices::Notices,
     print::{Colour, Out, compact, counted, eprint_line},
     request::{call, data_of, parse},
+    values::{count, event_kind, moment},
 };
 use argh::{ArgsInfo, FromArgs};
 use client::{Answer, ConnectionState, Delivery, Event, home::HomeOptions};
@@ -16,7 +18,7 @@ use platform::clock;
 use protocol::{
     name::RELAY,
     payload::MessagePayload,
-    relay::{self, RequestName, TapAnswer, TapCopy},
+    relay::{self, ChangeKind, RequestName, TapAnswer, TapCopy},
     text::{escaped, indented},
 };
 use terminal::frame::Origin;
@@ -28,7 +30,11 @@ use terminal::frame::Origin;
     name = "tap",
     help_triggers("--help"),
     example = "agent-relay tap",
-    example = "agent-relay tap --json"
+    example = "agent-relay tap --events --since 1h --kind message",
+    example = "agent-relay tap --events --follow --agent Ann",
+    note = "Events are JSON, one object a line, and have no texts. Kinds are message (accepted, \
+            acknowledged, dead), agent (joined, left, idle, working …), answer and lost. Only \
+            --follow shows agents and answers."
 )]
 pub(super) struct Tap {
     /// print one JSON object a line for each message
@@ -38,10 +44,53 @@ pub(super) struct Tap {
     /// print long texts whole, not only their first 10 lines
     #[argh(switch)]
     full: bool,
+
+    /// print what has happened to messages and agents, and end
+    #[argh(switch)]
+    events: bool,
+
+    /// with --events: print new events until Ctrl-C, after those since --since
+    #[argh(switch, short = 'f')]
+    follow: bool,
+
+    /// events since this moment: 2h, 14:00, yesterday, 2026-11-23 14:00
+    #[argh(option, arg_name = "moment", from_str_fn(moment))]
+    since: Option<u64>,
+
+    /// only events of this agent, and of messages from or to it
+    #[argh(option, arg_name = "agent")]
+    agent: Option<String>,
+
+    /// only events of messages from this agent
+    #[argh(option, arg_name = "agent")]
+    from: Option<String>,
+
+    /// only events of messages to this agent
+    #[argh(option, arg_name = "agent")]
+    to: Option<String>,
+
+    /// only events of messages on this topic
+    #[argh(option, arg_name = "topic")]
+    topic: Option<String>,
+
+    /// only events of this kind: message, answer or agent
+    #[argh(option, arg_name = "kind", from_str_fn(event_kind))]
+    kind: Option<ChangeKind>,
+
+    /// maximum number of past events, the newest ones (default 10000)
+    #[argh(option, arg_name = "count", from_str_fn(count))]
+    limit: Option<u64>,
 }
 
 impl Tap {
     pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
+        if self.events {
+            return self.into_events().run(options);
+        }
+        if let Some(option) = self.option_of_events() {
+            let failure = Failure::usage(format!("{option} selects events"));
+            return Err(failure.hint("add --events"));
+        }
         let client = join(options)?;
         let (mut out, mut notices) = (Out::new(), Notices::default());
         call(&client, RequestName::Tap, None)?;
@@ -61,6 +110,26 @@ impl Tap {
                 Err(_) => return Err(Failure::failed("the connection has ended")),
             }
         }
+    }
+
+    fn into_events(self) -> Events {
+        let Self { follow, since, agent, from, to, topic, kind, limit, .. } = self;
+        Events { follow, since, agent, from, to, topic, kind, limit }
+    }
+
+    /// Returns an option that was given and needs `--events`.
+    fn option_of_events(&self) -> Option<&'static str> {
+        let given = [
+            ("--follow", self.follow),
+            ("--since", self.since.is_some()),
+            ("--agent", self.agent.is_some()),
+            ("--from", self.from.is_some()),
+            ("--to", self.to.is_some()),
+            ("--topic", self.topic.is_some()),
+            ("--kind", self.kind.is_some()),
+            ("--limit", self.limit.is_some()),
+        ];
+        given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
     }
 
     fn show(&self, out: &mut Out, delivery: &Delivery) -> Result<(), Failure> {

@@ -22,7 +22,7 @@ const HOSTILE: &str = "x $(touch pwned)`touch pwned`y";
 
 /// Keys, and the words of the line that they complete.
 const CASES: [(&str, &str); 17] = [
-    ("agent-relay dead\t", "<dead-letters>"),
+    ("agent-relay rede\t", "<redeliver>"),
     ("agent-relay clau\t", "<claude>"),
     ("agent-relay -n Zed cod\t", "<-n><Zed><codex>"),
     ("agent-relay send Bo\t", "<send><Bob>"),
@@ -179,6 +179,6 @@ fn candidates_are_described() {
     let (id, text) = ids.lines().nth(1).unwrap().split_once('\t').unwrap();
     assert!(id.len() == 8 && id.bytes().all(|digit| digit.is_ascii_hexdigit()), "{ids}");
     assert_eq!(text, "@operator -> Bob: a b\\u{1b}[31m c");
-    assert_eq!(candidates_of_daemon(&sandbox, &["forget", "a"]), "words\nAnn\taway\n");
+    assert_eq!(candidates_of_daemon(&sandbox, &["purge", "--forget", "a"]), "words\nAnn\taway\n");
     assert_eq!(candidates(&sandbox, &["attach", ""]), "words\n");
 }

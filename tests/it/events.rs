@@ -1,4 +1,4 @@
-//! `events`, and `agents --watch` and `--here`, between real processes and in terminals.
+//! `tap --events`, and `agents --watch` and `--here`, between real processes and in terminals.
 
 use crate::commands::{DONE, USAGE, err, known, out, run, run_with};
 use ::terminal::screen::Screen;
@@ -40,7 +40,7 @@ impl Running {
 
     /// Runs `events --follow` with further options, and waits until it follows.
     fn events(sandbox: &Sandbox, options: &[&str]) -> Self {
-        let events = Self::start(sandbox, &[&["events", "--follow"], options].concat());
+        let events = Self::start(sandbox, &[&["tap", "--events", "--follow"], options].concat());
         events.wait_for_notice("following the daemon at ");
         events
     }
@@ -104,7 +104,7 @@ fn event(line: &str) -> Value {
 /// The events that `events` prints with these options.
 #[track_caller]
 fn past(sandbox: &Sandbox, options: &[&str]) -> Vec<Value> {
-    let printed = out(&run(sandbox, &[&["events"], options].concat(), DONE));
+    let printed = out(&run(sandbox, &[&["tap", "--events"], options].concat(), DONE));
     printed.lines().map(event).collect()
 }
 
@@ -231,9 +231,9 @@ fn past_events_are_those_of_the_history() {
     for none in [&["--since", "2100-01-01"][..], &["--from", "Bob"], &["--topic", "a"]] {
         assert_eq!(past(&sandbox, none), Vec::<Value>::new(), "{none:?}");
     }
-    let refused = err(&run(&sandbox, &["events", "--kind", "agent"], USAGE));
+    let refused = err(&run(&sandbox, &["tap", "--events", "--kind", "agent"], USAGE));
     assert!(refused.contains("only --follow shows agents"), "{refused}");
-    let newest = run(&sandbox, &["--json", "events", "--limit", "1"], DONE);
+    let newest = run(&sandbox, &["--json", "tap", "--events", "--limit", "1"], DONE);
     assert!(out(&newest).len() < 1000, "{newest:?}");
     assert!(err(&newest).contains("only the newest 1 event of"), "{newest:?}");
     let events = Running::events(&sandbox, &["--since", "1h"]);
@@ -241,8 +241,10 @@ fn past_events_are_those_of_the_history() {
     assert_eq!(told.map(|event| event["state"].clone()), ["accepted", "dead", "accepted"]);
     let _cid = sandbox.join("Cid");
     events.expect_next("Cid joined");
-    let usage = sandbox.run(["events", "--kind", "lost"]);
+    let usage = sandbox.run(["tap", "--events", "--kind", "lost"]);
     assert!(err(&usage).contains("give message, answer or agent"), "{usage:?}");
+    let tap = err(&run(&sandbox, &["tap", "--since", "1h"], USAGE));
+    assert!(tap.contains("--since selects events; add --events"), "{tap}");
 }
 
 #[test]
@@ -287,7 +289,7 @@ fn events_go_on_after_the_daemon_was_killed() {
 /// Starts `events --follow` whose output is a pipe, and waits until it follows.
 fn follow_into_pipe(sandbox: &Sandbox) -> (PipeReader, Child, Receiver<String>) {
     let (reader, writer) = std::io::pipe().unwrap();
-    let mut command = sandbox.command(["events", "--follow"]);
+    let mut command = sandbox.command(["tap", "--events", "--follow"]);
     command.stdout(writer).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let notices = lines_of(child.stderr.take().unwrap());

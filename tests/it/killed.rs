@@ -258,7 +258,7 @@ fn finish(sandbox: &Sandbox, shared: &SharedRecord) {
     });
     let accepted = shared.record().accepted.len();
     assert!(accepted >= SUSPENSIONS_MIN, "{accepted} were accepted");
-    assert_eq!(sandbox.run(["dead-letters"]).stdout, b"no dead letters\n");
+    assert_eq!(sandbox.run(["history", "--dead"]).stdout, b"no dead letters\n");
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn lists_fit_the_terminal() {
         (&["history"][..], "SENT ", 11),
         (&["inbox", "--as", "Bob"], "SENT ", 11),
         (&["agents"], "NAME ", 3),
-        (&["dead-letters"], "DIED ", 6),
+        (&["history", "--dead"], "DIED ", 6),
     ] {
         for cols in [80, 120, 40] {
             let rows = terminal::rows(&sandbox, list, cols);

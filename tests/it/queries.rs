@@ -45,11 +45,11 @@ fn await_state(sandbox: &Sandbox, id: &str, state: &str) -> Value {
 fn expired_message_is_redelivered_once() {
     let mut sandbox = Sandbox::new();
     sandbox.join("Bob").leave();
-    assert_eq!(out(&run(&sandbox, &["dead-letters"], DONE)), "no dead letters\n");
+    assert_eq!(out(&run(&sandbox, &["history", "--dead"], DONE)), "no dead letters\n");
     let sent = send(&sandbox, &["--ttl", "1ms", "Bob", "the tests are green"]);
     let dead = await_state(&sandbox, &sent, "dead");
     assert_eq!((&dead["code"], &dead["to"]), (&"EXPIRED".into(), &"Bob".into()));
-    let letters = out(&run(&sandbox, &["dead-letters"], DONE));
+    let letters = out(&run(&sandbox, &["history", "--dead"], DONE));
     assert!(letters.contains("  its time to live ran out"), "{letters}");
     assert!(letters.contains("the tests are green"), "{letters}");
 
@@ -61,7 +61,7 @@ fn expired_message_is_redelivered_once() {
     assert_eq!(again, "1 message is on the way again\n");
     let twice = err(&run(&sandbox, &["redeliver", id], FAILED));
     assert!(twice.contains("it is no dead letter"), "{twice}");
-    assert_eq!(out(&run(&sandbox, &["dead-letters"], DONE)), "no dead letters\n");
+    assert_eq!(out(&run(&sandbox, &["history", "--dead"], DONE)), "no dead letters\n");
     // The redelivered message is stored as well.
     sandbox.kill();
     sandbox.start();
@@ -79,7 +79,7 @@ fn purge_and_forget_remove_an_agent_that_is_away() {
     let sandbox = Sandbox::new();
     sandbox.join("Bob").leave();
     let sent = send(&sandbox, &["Bob", "old news"]);
-    let refused = err(&run(&sandbox, &["forget", "Bob"], FAILED));
+    let refused = err(&run(&sandbox, &["purge", "--forget", "Bob"], FAILED));
     assert!(refused.contains("Bob has mail: purge it first"), "{refused}");
     assert_eq!(out(&run(&sandbox, &["purge", "Bob"], DONE)), "purged 1 message of Bob\n");
     assert_eq!(await_state(&sandbox, &sent, "dead")["code"], "EXPIRED");
@@ -88,7 +88,7 @@ fn purge_and_forget_remove_an_agent_that_is_away() {
         (&again[0]["schema"], &again[0]["purged"]),
         (&"agent-relay.purged/1".into(), &0.into())
     );
-    assert_eq!(out(&run(&sandbox, &["forget", "Bob"], DONE)), "Bob is forgotten\n");
+    assert_eq!(out(&run(&sandbox, &["purge", "--forget", "Bob"], DONE)), "Bob is forgotten\n");
     let unknown = err(&run(&sandbox, &["purge", "Bob"], FAILED));
     assert!(unknown.contains("no agent Bob is known"), "{unknown}");
 }
@@ -102,7 +102,7 @@ fn next_agent_of_a_forgotten_name_sees_nothing_of_the_one_before() {
     bob.acknowledge(&message);
     ann.expect("ACK");
     bob.leave();
-    run(&sandbox, &["forget", "Bob"], DONE);
+    run(&sandbox, &["purge", "--forget", "Bob"], DONE);
     // Ended deliveries come into the history by the next start at the latest.
     for is_restarted in [false, true] {
         if is_restarted {
@@ -115,7 +115,7 @@ fn next_agent_of_a_forgotten_name_sees_nothing_of_the_one_before() {
         let of_ann = ann.ask("history", &json!({}))["messages"].take();
         assert_eq!(of_ann[0]["payload"]["body"], "for the first one");
         next.leave();
-        run(&sandbox, &["forget", "Bob"], DONE);
+        run(&sandbox, &["purge", "--forget", "Bob"], DONE);
     }
 }
 
@@ -132,6 +132,53 @@ fn purge_ends_mail_in_flight_by_force_only() {
 }
 
 #[test]
+fn old_words_do_what_their_successors_do() {
+    let sandbox = Sandbox::new();
+    sandbox.join("Bob").leave();
+    let sent = send(&sandbox, &["--ttl", "1ms", "Bob", "too late"]);
+    await_state(&sandbox, &sent, "dead");
+    for (old, new) in [
+        (&["dead-letters"][..], &["history", "--dead"][..]),
+        (&["dead-letters", "--json"], &["history", "--dead", "--json"]),
+        (&["events", "--kind", "message"], &["tap", "--events", "--kind", "message"]),
+    ] {
+        let printed = out(&run(&sandbox, old, DONE));
+        assert!(printed.lines().count() == 2 || old.contains(&"--json"), "{printed}");
+        assert_eq!(printed, out(&run(&sandbox, new, DONE)));
+    }
+    let help = out(&run(&sandbox, &["help", "all"], DONE));
+    for old in ["dead-letters", "events ", "forget "] {
+        assert!(!help.contains(&format!("\n  {old}")), "{help}");
+    }
+    let both = err(&run(&sandbox, &["forget", "Bob", "--delete"], USAGE));
+    assert!(both.contains("--forget ends no messages; purge the agent first"), "{both}");
+    assert_eq!(out(&run(&sandbox, &["forget", "Bob"], DONE)), "Bob is forgotten\n");
+}
+
+#[test]
+fn dead_letters_are_selected_as_other_messages_are() {
+    let sandbox = Sandbox::new();
+    for (to, text) in [("Bob", "the first port"), ("Cid", "the second port")] {
+        sandbox.join(to).leave();
+        let sent = send(&sandbox, &["--ttl", "1ms", to, text]);
+        await_state(&sandbox, &sent, "dead");
+    }
+    send(&sandbox, &["Bob", "the third port"]);
+    for (options, texts) in [
+        (&[][..], &["the second port", "the first port"][..]),
+        (&["--with", "bob"], &["the first port"]),
+        (&["--to", "Cid"], &["the second port"]),
+        (&["--search", "first port"], &["the first port"]),
+        (&["--limit", "1"], &["the second port"]),
+        (&["--until", "2020-01-01"], &[]),
+    ] {
+        let found = rows(&sandbox, &[&["history", "--dead"], options].concat());
+        let found: Vec<_> = found.iter().map(|row| &row["payload"]["body"]).collect();
+        assert_eq!(found, texts, "{options:?}");
+    }
+}
+
+#[test]
 fn purge_deletes_for_good_after_a_question() {
     let sandbox = Sandbox::new();
     sandbox.join("Bob").leave();
@@ -145,7 +192,7 @@ fn purge_deletes_for_good_after_a_question() {
         asked.press(answer);
         assert_eq!(asked.finish(), code);
     }
-    assert_eq!(out(&run(&sandbox, &["dead-letters"], DONE)), "no dead letters\n");
+    assert_eq!(out(&run(&sandbox, &["history", "--dead"], DONE)), "no dead letters\n");
     let gone = err(&run(&sandbox, &["status", &sent], FAILED));
     assert!(gone.contains("no longer kept"), "{gone}");
     let again = out(&run(&sandbox, &["purge", "Bob", "--delete", "--yes"], DONE));

@@ -80,9 +80,9 @@ fn command_is_the_operator_with_the_key_and_a_guest_without() {
         let deliver = bob.expect("DELIVER");
         assert!(deliver["from"].as_str().unwrap().starts_with("@guest-"), "{deliver}");
         assert!(out(&run(&sandbox, &["status"], DONE)).contains("the daemon is up"));
-        let refused = err(&run(&sandbox, &["dead-letters"], FAILED));
+        let refused = err(&run(&sandbox, &["redeliver", "1a2b3c4d"], FAILED));
         assert!(
-            refused.contains("a guest cannot run \"dead-letters\"") && refused.contains("--home"),
+            refused.contains("a guest cannot run \"redeliver\"") && refused.contains("--home"),
             "{refused}"
         );
         if !key.exists() {
@@ -537,7 +537,7 @@ fn bodies_and_keys_are_only_in_private_files() {
     assert!(wait(&mut send, "`agent-relay send`").success());
     bob.send("Cid", BODIES[3], json!({"requires_ack": true, "ttl_ms": 1}));
     until("it is a dead letter", || {
-        let dead = run(&sandbox, &["dead-letters", "--json"], DONE).stdout;
+        let dead = run(&sandbox, &["history", "--dead", "--json"], DONE).stdout;
         contains(&dead, BODIES[3])
     });
     for key in ["operator.key", "run/Ann.key"] {

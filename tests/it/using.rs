@@ -493,7 +493,7 @@ fn message_did_not_arrive() {
     let line = ["send", "--as", "Ann", "--ttl", "10ms", "Bob", "Are you there?"];
     run(&recipe.sandbox, &line, DONE);
     until("the message is dead", || {
-        !run(&recipe.sandbox, &["dead-letters", "--json"], DONE).stdout.is_empty()
+        !run(&recipe.sandbox, &["history", "--dead", "--json"], DONE).stdout.is_empty()
     });
     recipe.play(DONE);
     recipe.play(DONE);

@@ -64,7 +64,7 @@ fn service_is_installed_used_stopped_and_removed() {
     let up = stage.json(["up", "--json"]);
     assert_eq!(up["endpoint"], *endpoint);
     assert_eq!(up["started"], false);
-    stage.succeeds(["dead-letters"]);
+    stage.succeeds(["history", "--dead"]);
     assert!(stderr(&stage.fails(["up", "--foreground"])).contains("the daemon is a service (at "));
     assert!(!stage.own_home().join("daemon.lock").exists());
 

@@ -59,7 +59,8 @@ wire_enum! {
         /// The answer is [a row](docs/RELAY-API.md#inbox-history-and-dead-letters) for each
         /// at-least-once message, newest first, as long as `history_days` keeps it.
         ///
-        /// `of`, `with`, `topic`, `search` (strings), `cursor`, `limit`, all optional.
+        /// `of`, `with`, `topic`, `search` (strings), `dead` (boolean), `cursor`, `limit`, all
+        /// optional.
         ///
         /// Everybody may ask about their own mail.
         History = "history",
@@ -365,6 +366,9 @@ pub struct HistoryRequest {
     /// Words that the messages' bodies contain.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
+    /// Whether only messages that could not be delivered match.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dead: bool,
     /// The cursor, as in [`Page`].
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,

@@ -96,7 +96,7 @@ pub(super) fn advice(cause: FailureCause, to: &str, id: &str) -> String {
     };
     let dead_letter = |first: &str| {
         format!(
-            "{first}, or ask your user: `agent-relay dead-letters` lists it, `agent-relay redeliver {id}` \
+            "{first}, or ask your user: `agent-relay history --dead` lists it, `agent-relay redeliver {id}` \
              sends it again."
         )
     };

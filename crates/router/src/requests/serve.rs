@@ -323,6 +323,7 @@ impl Router {
             with: history.with.as_deref().map(name).transpose()?,
             topic: history.topic.clone(),
             search: history.search.clone(),
+            dead: history.dead,
             ..self.filter(history.cursor.as_deref(), history.limit)?
         }))
     }

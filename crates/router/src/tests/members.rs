@@ -124,6 +124,7 @@ const REQUESTS: &[(&str, &[(&str, Kind)])] = &[
     ("inbox", &[("of", Text)]),
     ("inbox", PAGE),
     ("history", &[("of", Text), ("with", Text), ("topic", Text), ("search", Text)]),
+    ("history", &[("dead", Flag)]),
     ("history", PAGE),
     ("redeliver", &[("id", Text)]),
     ("report", &[("id", Text), ("state", Text), ("why", Text)]),

@@ -197,14 +197,16 @@ fn redelivered_dead_letter_keeps_its_id_and_number() {
             ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
         op asks dead-letters
             op < DELIVER d2 @relay -> @operator seq 1 {"body":"dead-letters","data":{"messages":[{"attempts":0,"body":"first","code":"EXPIRED","ended":1001050,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"dead","to":"Bob","why":"its time to live ran out"}]},"kind":"response"}
+        op asks history {"dead":true}
+            op < DELIVER d3 @relay -> @operator seq 2 {"body":"history","data":{"messages":[{"attempts":0,"body":"first","code":"EXPIRED","ended":1001050,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"dead","to":"Bob","why":"its time to live ran out"}]},"kind":"response"}
         disk shows
         op asks redeliver {"id":"a1"}
             keep delivery 1 revived
-            op < DELIVER d3 @relay -> @operator seq 2 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
+            op < DELIVER d4 @relay -> @operator seq 3 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
         op asks redeliver {"id":"a1"}
             op < NACK {"ack_id":"q","code":"INVALID","message":"it is no dead letter: it waits, or was acknowledged"}
         op asks dead-letters
-            op < DELIVER d4 @relay -> @operator seq 3 {"body":"dead-letters","data":{"messages":[]},"kind":"response"}
+            op < DELIVER d5 @relay -> @operator seq 4 {"body":"dead-letters","data":{"messages":[]},"kind":"response"}
         bob joins
             keep Bob here
             keep session of agent 2 with []
@@ -212,7 +214,7 @@ fn redelivered_dead_letter_keeps_its_id_and_number() {
             keep delivery 1: 1 attempts, 0 failures
             bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"first"}
             keep delivery 2: 1 attempts, 0 failures
-            bob < DELIVER d5 Ann -> Bob seq 2 requires_ack true {"body":"second"}
+            bob < DELIVER d6 Ann -> Bob seq 2 requires_ack true {"body":"second"}
         bob acks d1
             keep delivery 1: Acknowledged
         op asks redeliver {"id":"d1"}

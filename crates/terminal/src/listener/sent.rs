@@ -198,7 +198,7 @@ mod tests {
             format!(
                 "Your message to Bob (\"Your turn to play\") of 30 s ago was not delivered: its time to \
                  live ran out. `agent-relay agents` shows whether Bob is here; send it anew if it still \
-                 matters, or ask your user: `agent-relay dead-letters` lists it, `agent-relay redeliver \
+                 matters, or ask your user: `agent-relay history --dead` lists it, `agent-relay redeliver \
                  {ID}` sends it again."
             )
         );
