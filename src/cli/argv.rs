@@ -8,7 +8,9 @@
 
 use super::{failure::Failure, help, values::Kind};
 use crate::wrap::agents::{self, AGENTS};
-use argh::{CommandInfoWithArgs, FlagInfo, FlagInfoKind, Optionality, SubCommandInfo};
+use argh::{
+    CommandInfoWithArgs, FlagInfo, FlagInfoKind, Optionality, PositionalInfo, SubCommandInfo,
+};
 use client::home::nearest;
 use protocol::text::escaped;
 use std::ffi::{OsStr, OsString};
@@ -335,7 +337,7 @@ impl<'a> Level<'a> {
         word: String,
         others: &mut impl Iterator<Item = OsString>,
     ) -> Result<(), Mistake> {
-        let Some(positional) = self.info.positionals.get(self.arguments.len()) else {
+        let Some(positional) = positional(self.info, self.arguments.len()) else {
             return Err(self.unexpected(&word, others));
         };
         check_value(Kind::of(positional.name), positional.name, &word)?;
@@ -405,6 +407,7 @@ impl<'a> Level<'a> {
             let name = argument.name.to_uppercase();
             match argument.optionality {
                 Optionality::Greedy => format!("-- {name}"),
+                Optionality::Repeating => format!("[{name}...]"),
                 Optionality::Required => name,
                 _ => format!("[{name}]"),
             }
@@ -461,6 +464,13 @@ pub(super) enum Owner {
 pub(super) fn runs_command(info: &CommandInfoWithArgs) -> bool {
     let last = info.positionals.last();
     last.is_some_and(|last| last.optionality == Optionality::Greedy)
+}
+
+/// Returns the argument with this number, that is not an option. The last one may be repeated.
+pub(super) fn positional(info: &CommandInfoWithArgs, number: usize) -> Option<&PositionalInfo<'_>> {
+    let last = info.positionals.last();
+    let repeated = last.filter(|last| last.optionality == Optionality::Repeating);
+    info.positionals.get(number).or(repeated)
 }
 
 /// Reports whether all arguments before the command to run are given.
@@ -573,6 +583,13 @@ mod tests {
     }
 
     #[test]
+    fn argument_may_be_repeated() {
+        checked(&["stop", "Ann", "Bob", "--json"], &["stop", "--json", "--", "Ann", "Bob"], &[]);
+        checked(&["restore"], &["restore"], &[]);
+        checked(&["restore", "a", "b", "c"], &["restore", "--", "a", "b", "c"], &[]);
+    }
+
+    #[test]
     fn text_that_begins_with_a_dash_is_not_an_option() {
         for body in ["-", "-5", "- an item", "--- a/file", "->relay:Bob", "-not an option", "-=x"] {
             checked(&["send", "Bob", body], &["send", "--", "Bob", body], &[]);
@@ -665,6 +682,10 @@ mod tests {
             ),
             (&["status", "x", "json"], "unexpected argument \"json\"; did you mean --json?"),
             (&["agents", "x", "y"], "unexpected argument \"y\"; run `agent-relay help agents`"),
+            (
+                &["stop"],
+                "give the name of an agent: stop AGENT [AGENT...]; run `agent-relay help stop`",
+            ),
             (&["--as", "Bob", "agents"], "no option --as; run `agent-relay help agents`"),
             (&["--home"], "--home needs a value (a directory); run `agent-relay help`"),
             (

@@ -306,7 +306,7 @@ impl<'a> Place<'a> {
         if !self.info.commands.is_empty() {
             return Answer::words(self.commands());
         }
-        match self.info.positionals.get(self.arguments) {
+        match argv::positional(self.info, self.arguments) {
             Some(argument) if !self.is_help => self.value(argument.name, typed, look_up),
             _ => Answer::new(Rest::Words),
         }
@@ -362,6 +362,12 @@ impl<'a> Place<'a> {
             }
             _ => Vec::new(),
         };
+        // The names before the last comma stay.
+        let others = match typed.rsplit_once(',').filter(|_| kind == Kind::Recipient) {
+            Some((others, _)) => &typed[..=others.len()],
+            None => "",
+        };
+        let typed = &typed[others.len()..];
         let live = match kind {
             Kind::Agent => Some(Live::Agents(match self.command {
                 Some("attach" | "hold" | "release" | "stop") => Some(true),
@@ -376,7 +382,10 @@ impl<'a> Place<'a> {
         };
         candidates
             .extend(live.map(|live| look_up(&self.global, live, typed)).into_iter().flatten());
-        if kind == Kind::Recipient {
+        for candidate in &mut candidates {
+            candidate.word.insert_str(0, others);
+        }
+        if kind == Kind::Recipient && others.is_empty() {
             candidates.push(Candidate::new(EVERYONE, "all agents"));
         }
         Answer { rest, candidates }
@@ -537,8 +546,11 @@ mod tests {
     fn values_are_offered_by_their_kind() {
         offers(&["send", ""], &["Ann", "*"]);
         offers(&["send", "a"], &["Ann"]);
+        offers(&["send", "Bob,a"], &["Bob,Ann"]);
+        offers(&["send", "Bob,"], &["Bob,Ann"]);
         offers(&["ls", "--json", ""], &["Ann"]);
         offers(&["stop", ""], &["Here"]);
+        offers(&["stop", "Here", ""], &["Here"]);
         offers(&["purge", "--forget", ""], &["Ann"]);
         offers(&["forget", ""], &["Ann"]);
         offers(&["inbox", "--as="], &["--as=Ann"]);

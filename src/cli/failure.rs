@@ -1,5 +1,6 @@
 //! The exit codes of the commands, and the failure that ends one early.
 
+use super::exit_code_as;
 use client::{ClientError, Ended, LastFailure, home::HomeError};
 use protocol::{calendar::time_limit, text::escaped};
 use serde::Serialize;
@@ -131,6 +132,13 @@ impl Failure {
     pub(super) fn into_message(self) -> String {
         self.line().unwrap_or_default()
     }
+}
+
+/// Reports each failure of several results on a line of its own, or as JSON. Returns the exit code:
+/// the first failure's, or [`DONE`].
+pub(super) fn first_failure(json: bool, results: impl Iterator<Item = Result<(), Failure>>) -> i32 {
+    let codes = results.map(|result| exit_code_as(json, result.map(|()| DONE)));
+    codes.fold(DONE, |first, code| if first == DONE { code } else { first })
 }
 
 impl From<HomeError> for Failure {

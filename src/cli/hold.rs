@@ -1,17 +1,17 @@
-//! `hold`: let an agent's messages wait.
+//! `hold`: let agents' messages wait.
 
 use super::{failure::Failure, wrapped};
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
 use protocol::control::Request;
 
-/// Let an agent's messages wait until `agent-relay release`.
+/// Let agents' messages wait until `agent-relay release`.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
     name = "hold",
     help_triggers("--help"),
-    example = "agent-relay hold Ann",
+    example = "agent-relay hold Ann Bob",
     note = "Held messages expire as others do. They also wait if the agent ends."
 )]
 pub(super) struct Hold {
@@ -19,15 +19,19 @@ pub(super) struct Hold {
     #[argh(positional, arg_name = "agent")]
     name: String,
 
-    /// print one JSON object
+    /// further agents
+    #[argh(positional, arg_name = "agent")]
+    others: Vec<String>,
+
+    /// print one JSON object a line for each agent
     #[argh(switch)]
     json: bool,
 }
 
 impl Hold {
     pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
-        let name = &self.name;
-        wrapped::change(options, name, &Request::Hold, self.json, |waiting| {
+        let names = wrapped::each_once(&self.name, &self.others)?;
+        wrapped::change(options, &names, &Request::Hold, self.json, |name, waiting| {
             let verb = if waiting == 1 { "waits" } else { "wait" };
             format!("{name}'s messages are held; {waiting} {verb}")
         })

@@ -1,27 +1,36 @@
-//! `release`: deliver an agent's messages again.
+//! `release`: deliver agents' messages again.
 
 use super::{failure::Failure, wrapped};
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
 use protocol::control::Request;
 
-/// Deliver an agent's messages again, after `agent-relay hold`.
+/// Deliver agents' messages again, after `agent-relay hold`.
 #[derive(Debug, FromArgs, ArgsInfo)]
-#[argh(subcommand, name = "release", help_triggers("--help"), example = "agent-relay release Ann")]
+#[argh(
+    subcommand,
+    name = "release",
+    help_triggers("--help"),
+    example = "agent-relay release Ann Bob"
+)]
 pub(super) struct Release {
     /// the wrapped agent
     #[argh(positional, arg_name = "agent")]
     name: String,
 
-    /// print one JSON object
+    /// further agents
+    #[argh(positional, arg_name = "agent")]
+    others: Vec<String>,
+
+    /// print one JSON object a line for each agent
     #[argh(switch)]
     json: bool,
 }
 
 impl Release {
     pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
-        let name = &self.name;
-        wrapped::change(options, name, &Request::Release, self.json, |waiting| {
+        let names = wrapped::each_once(&self.name, &self.others)?;
+        wrapped::change(options, &names, &Request::Release, self.json, |name, waiting| {
             let verb = if waiting == 1 { "waits" } else { "wait" };
             format!("{name} gets its messages; {waiting} {verb} to be typed")
         })

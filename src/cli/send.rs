@@ -1,8 +1,8 @@
-//! `send`: send a message.
+//! `send`: send a message, to one agent or to each of several.
 
 use super::{
     context::context,
-    failure::{DONE, Failure, NOT_DELIVERED, TIMED_OUT},
+    failure::{DONE, Failure, NOT_DELIVERED, TIMED_OUT, first_failure},
     identity::{Identity, check_sender_name, joining_key, key_of, or_print},
     input,
     join::join_or_start,
@@ -40,15 +40,17 @@ use std::time::Duration;
 /// The longest body that is read, in bytes. The daemon's limit is usually far lower.
 pub(super) const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Send a message to an agent, to everyone (*), or to a topic's subscribers.
+/// Send a message to agents, to everyone (*), or to a topic's subscribers.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
     name = "send",
     help_triggers("--help"),
     example = "agent-relay send Bob \"The build is green.\"",
+    example = "agent-relay send Ann,Bob \"The build is green.\"",
     example = "agent-relay send --topic build.linux \"*\" - < report.txt",
     note = "At least once by default: returns when the daemon has accepted the message.",
+    note = "Several agents get a message each, and each has its line of the result. PowerShell needs quotes: \"Ann,Bob\".",
     note = "",
     note = "Standard input and files are UTF-8, or UTF-16 with a byte order mark. The mark and carriage returns before newlines are not sent. More than a plain line, by shell:",
     note = "  bash        agent-relay send Bob - <<'END'",
@@ -97,15 +99,15 @@ pub(super) struct Send {
     #[argh(switch)]
     no_ack: bool,
 
-    /// the time to wait for the daemon to accept the message; default: 30s
+    /// the time to wait for the daemon to accept each message; default: 30s
     #[argh(option, arg_name = "time", from_str_fn(milliseconds), default = "30_000")]
     timeout: u64,
 
-    /// print one JSON object
+    /// print one JSON object a line for each agent
     #[argh(switch)]
     json: bool,
 
-    /// the agent's name, or * for everyone
+    /// the agent's name, several names with commas, or * for everyone
     #[argh(positional, arg_name = "to")]
     to: String,
 
@@ -120,6 +122,7 @@ struct Report<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
     send_id: &'a str,
+    to: &'a str,
     state: &'a str,
     #[serde(flatten)]
     accepted: Accepted,
@@ -139,55 +142,35 @@ impl Send {
         if let Some(topic) = &self.topic {
             topic::check(topic).map_err(|error| Failure::usage(error.to_string()))?;
         }
+        let recipients = self.recipients()?;
         let body = self.read_body()?;
         let client = join_as(self.from.as_deref(), self.key_file.as_deref(), options)?;
-        let deadline = clock::monotonic_ms().saturating_add(self.timeout);
-        let send_id = client.send(self.message(body))?;
-        let has_one_delivery = !self.no_ack && !self.has_several_recipients();
-        // The daemon answers this shortly after its ACK, and only a report needs the answer.
-        let delivery = match has_one_delivery && !is_output_discarded() {
-            true => delivery_of(&client, &send_id)?,
-            false => None,
-        };
-        let sent = if self.no_ack {
-            self.wait_until_handled(&client, &send_id, deadline)?
-        } else {
-            self.wait_until_accepted(&client, &send_id, deadline)?
-        };
-        if sent.recipients == Some(0) {
-            let why = match &self.topic {
-                None => "nobody is here to receive it".to_owned(),
-                Some(topic) => format!("nobody who is here has subscribed to {}", escaped(topic)),
-            };
-            return Err(Failure::new(NOT_DELIVERED, why));
-        }
-        // The message is sent. A failure would have scripts send it again.
-        if let Err(failure) = self.report(&send_id, sent, delivery)
-            && let Some(line) = failure.line()
-        {
-            eprint_line(format_args!("{line}; the message is sent"));
-        }
-        if !self.json {
+        let each = |to| One { of: &self, client: &client, to, among: recipients.len() };
+        let sent = recipients.iter().map(|to| each(to).send(&body));
+        let code = first_failure(self.json, sent);
+        if code == DONE && !self.json {
             remind(&client);
         }
-        Ok(DONE)
+        Ok(code)
     }
 
-    fn message(&self, body: String) -> Outgoing {
-        let meta = Meta {
-            requires_ack: !self.no_ack,
-            ttl_ms: self.ttl,
-            importance: self.importance,
-            hops: hops(&self.to),
-            ..Meta::default()
-        };
-        Outgoing {
-            to: Some(self.to.clone()),
-            topic: self.topic.clone(),
-            thread: self.thread.clone(),
-            body,
-            meta,
-            ..Outgoing::default()
+    /// Returns the recipients, each once.
+    fn recipients(&self) -> Result<Vec<&str>, Failure> {
+        let mut recipients = Vec::<&str>::new();
+        for to in self.to.split(',').map(str::trim) {
+            if to.is_empty() {
+                let failure = Failure::usage(format!("\"{}\" lacks a name", escaped(&self.to)));
+                return Err(failure.hint("name agents as in Ann,Bob"));
+            }
+            if !recipients.iter().any(|known| known.eq_ignore_ascii_case(to)) {
+                recipients.push(to);
+            }
+        }
+        match *recipients {
+            [_, _, ..] if recipients.contains(&EVERYONE) => {
+                Err(Failure::usage("* is everyone already").hint("leave the other names out"))
+            }
+            _ => Ok(recipients),
         }
     }
 
@@ -203,23 +186,77 @@ impl Send {
             }
         }
     }
+}
+
+/// The message to one of the recipients.
+struct One<'a> {
+    of: &'a Send,
+    client: &'a Client,
+    to: &'a str,
+    /// The number of recipients that are named.
+    among: usize,
+}
+
+impl One<'_> {
+    fn send(&self, body: &str) -> Result<(), Failure> {
+        let deadline = clock::monotonic_ms().saturating_add(self.of.timeout);
+        let send_id = self.client.send(self.message(body))?;
+        let has_one_delivery = !self.of.no_ack && !self.is_to_everyone();
+        // The daemon answers this shortly after its ACK, and only a report needs the answer.
+        let delivery = match has_one_delivery && !is_output_discarded() {
+            true => delivery_of(self.client, &send_id)?,
+            false => None,
+        };
+        let sent = if self.of.no_ack {
+            self.wait_until_handled(&send_id, deadline)?
+        } else {
+            self.wait_until_accepted(&send_id, deadline)?
+        };
+        if sent.recipients == Some(0) {
+            let why = match &self.of.topic {
+                None => "nobody is here to receive it".to_owned(),
+                Some(topic) => format!("nobody who is here has subscribed to {}", escaped(topic)),
+            };
+            return Err(Failure::new(NOT_DELIVERED, why));
+        }
+        // The message is sent. A failure would have scripts send it again.
+        if let Err(failure) = self.report(&send_id, sent, delivery)
+            && let Some(line) = failure.line()
+        {
+            eprint_line(format_args!("{line}; the message is sent"));
+        }
+        Ok(())
+    }
+
+    fn message(&self, body: &str) -> Outgoing {
+        let meta = Meta {
+            requires_ack: !self.of.no_ack,
+            ttl_ms: self.of.ttl,
+            importance: self.of.importance,
+            hops: hops(self.to),
+            ..Meta::default()
+        };
+        Outgoing {
+            to: Some(self.to.to_owned()),
+            topic: self.of.topic.clone(),
+            thread: self.of.thread.clone(),
+            body: body.to_owned(),
+            meta,
+            ..Outgoing::default()
+        }
+    }
 
     /// Waits until the daemon has accepted the message.
-    fn wait_until_accepted(
-        &self,
-        client: &Client,
-        send_id: &SendId,
-        deadline: u64,
-    ) -> Result<Accepted, Failure> {
+    fn wait_until_accepted(&self, send_id: &SendId, deadline: u64) -> Result<Accepted, Failure> {
         let (mut missed, mut notices) = (None, Notices::default());
         loop {
-            match self.next(client, deadline)? {
+            match self.next(deadline)? {
                 Event::Accepted { send_id: id, recipients, away } if id == *send_id => {
                     return missed.map_or(Ok(Accepted { recipients, away }), Err);
                 }
                 Event::Refused { send_id: id, nack } if id == *send_id => {
-                    let is_partial = nack.to.is_some() && self.has_several_recipients();
-                    let failure = not_delivered(client, &self.to, &nack);
+                    let is_partial = nack.to.is_some() && self.is_to_everyone();
+                    let failure = not_delivered(self.client, self.to, &nack);
                     if !is_partial {
                         return Err(failure);
                     }
@@ -233,20 +270,15 @@ impl Send {
 
     /// Waits until the daemon has handled an at-most-once message. Only a refusal is answered, so
     /// this sends a later request: a refusal arrives before the answer to that request.
-    fn wait_until_handled(
-        &self,
-        client: &Client,
-        send_id: &SendId,
-        deadline: u64,
-    ) -> Result<Accepted, Failure> {
+    fn wait_until_handled(&self, send_id: &SendId, deadline: u64) -> Result<Accepted, Failure> {
         let mut notices = Notices::default();
         loop {
-            call(client, RequestName::Status, None)?;
+            call(self.client, RequestName::Status, None)?;
             let mut retry_ms = None;
-            for event in client.events().try_iter() {
+            for event in self.client.events().try_iter() {
                 match event {
                     Event::Refused { send_id: id, nack } if id == *send_id => {
-                        return Err(not_delivered(client, &self.to, &nack));
+                        return Err(not_delivered(self.client, self.to, &nack));
                     }
                     Event::Busy { send_id: id, wait_ms } if id == *send_id => {
                         retry_ms = Some(wait_ms);
@@ -263,26 +295,26 @@ impl Send {
         }
     }
 
-    fn next(&self, client: &Client, deadline: u64) -> Result<Event, Failure> {
+    fn next(&self, deadline: u64) -> Result<Event, Failure> {
         let left = Duration::from_millis(deadline.saturating_sub(clock::monotonic_ms()));
-        client.events().recv_timeout(left).map_err(|error| match error {
+        self.client.events().recv_timeout(left).map_err(|error| match error {
             RecvTimeoutError::Timeout => self.timed_out(),
             RecvTimeoutError::Disconnected => Failure::failed("the connection has ended"),
         })
     }
 
     fn timed_out(&self) -> Failure {
-        let to = escaped(&self.to);
+        let to = escaped(self.to);
         Failure::new(
             TIMED_OUT,
             format!(
                 "the message was not accepted within {}: {to} has no room, or the daemon is slow",
-                time_limit(self.timeout)
+                time_limit(self.of.timeout)
             ),
         )
     }
 
-    fn has_several_recipients(&self) -> bool {
+    fn is_to_everyone(&self) -> bool {
         self.to == EVERYONE
     }
 
@@ -292,20 +324,22 @@ impl Send {
         accepted: Accepted,
         delivery: Option<Queued>,
     ) -> Result<(), Failure> {
-        let state = if self.no_ack { "taken" } else { "accepted" };
+        let state = if self.of.no_ack { "taken" } else { "accepted" };
         let mut out = Out::new();
         let id = delivery.as_ref().map(|delivery| &*delivery.id);
-        if self.json {
-            return out.json("sent", &Report { id, send_id: &send_id.0, state, accepted });
+        if self.of.json {
+            let (send_id, to) = (&*send_id.0, self.to);
+            return out.json("sent", &Report { id, send_id, to, state, accepted });
         }
         let id = short_id(id.unwrap_or(&send_id.0));
-        let to = escaped(&self.to);
+        let to = escaped(self.to);
         match accepted.recipients {
             None if accepted.away => {
                 let expires = delivery.and_then(|delivery| delivery.expires).map(ahead);
                 let kept = expires.map(|time| format!(" (kept for {time})")).unwrap_or_default();
                 out.line(format_args!("queued {id}: {to} is away{kept}"))
             }
+            None if self.among > 1 => out.line(format_args!("{state} {id} for {to}")),
             None => out.line(format_args!("{state} {id}")),
             Some(count) => {
                 out.line(format_args!("{state} {id} for {}", counted(count, "recipient")))

@@ -1,10 +1,11 @@
-//! `stop`: end a wrapped agent.
+//! `stop`: end wrapped agents.
 
 use super::{
-    failure::{DONE, Failure},
+    failure::{Failure, first_failure},
     print::Out,
-    wrapped::{self, explain},
+    wrapped::{connect, each_once, explain},
 };
+use crate::wrap::control::client::ControlClient;
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
 use protocol::control::Ended;
@@ -18,14 +19,15 @@ const END: Duration = Duration::from_secs(30);
 /// The longest wait from the command's end to the wrapper's.
 const CLOSE: Duration = Duration::from_secs(5);
 
-/// End a wrapped agent.
+/// End wrapped agents.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
     name = "stop",
     help_triggers("--help"),
     example = "agent-relay stop Ann",
-    note = "Its terminal is closed, and processes that ignore that are killed. Independent processes, such as daemons, go on.",
+    example = "agent-relay stop Ann Bob",
+    note = "An agent's terminal is closed, and processes that ignore that are killed. Independent processes, such as daemons, go on.",
     note = "Messages wait until the agent is back. `agent-relay down` stops the daemon."
 )]
 pub(super) struct Stop {
@@ -33,7 +35,11 @@ pub(super) struct Stop {
     #[argh(positional, arg_name = "agent")]
     name: String,
 
-    /// print one JSON object
+    /// further agents
+    #[argh(positional, arg_name = "agent")]
+    others: Vec<String>,
+
+    /// print one JSON object a line for each agent
     #[argh(switch)]
     json: bool,
 }
@@ -47,16 +53,29 @@ struct Report<'a> {
 
 impl Stop {
     pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
-        let name = &self.name;
-        let wrapper = wrapped::connect(options, name)?;
-        let ended = wrapper.stop(END).map_err(|error| explain(name, &error))?;
+        let names = each_once(&self.name, &self.others)?;
+        // All begin to end before the first one is waited for.
+        let begin = |name| -> Result<_, Failure> {
+            let wrapper = connect(options, name)?;
+            wrapper.begin_to_stop();
+            Ok((name, wrapper))
+        };
+        let begun: Vec<_> = names.into_iter().map(begin).collect();
+        let ended = begun.into_iter().map(|begun| {
+            let (name, wrapper) = begun?;
+            self.await_end(name, &wrapper)
+        });
+        Ok(first_failure(self.json, ended))
+    }
+
+    fn await_end(&self, name: &str, wrapper: &ControlClient) -> Result<(), Failure> {
+        let ended = wrapper.await_end(END).map_err(|error| explain(name, &error))?;
         wrapper.await_close(CLOSE);
         let mut out = Out::new();
-        if self.json {
-            out.json("stop", &Report { name, ended: &ended })?;
-        } else {
-            out.line(format_args!("{name} {ended}"))?;
+        match self.json {
+            true => out.json("stop", &Report { name, ended: &ended }),
+            // The exit code of a command that was ended says nothing about the command.
+            false => out.line(format_args!("{name} ended")),
         }
-        Ok(DONE)
     }
 }

@@ -1,7 +1,7 @@
 //! The connection of a command to the wrapper of an agent.
 
 use super::{
-    failure::{DONE, Failure, TIMED_OUT},
+    failure::{DONE, Failure, TIMED_OUT, first_failure},
     identity::{Wrapper, wrapper_around},
     print::Out,
 };
@@ -14,7 +14,7 @@ use protocol::{
     secret::Secret,
     text::escaped,
 };
-use std::{path::Path, time::Duration};
+use std::{iter, path::Path, time::Duration};
 
 /// The directory in the home directory for the files of running wrappers.
 pub(super) const RUN_DIRECTORY: &str = "run";
@@ -30,16 +30,33 @@ const NAMES_MAX: usize = 20;
 
 /// Connects a person's command to the wrapper of an agent.
 pub(super) fn connect(options: &HomeOptions, name: &str) -> Result<ControlClient, Failure> {
-    if let Some(agent) = agent_around() {
-        return Err(Failure::failed("this command is for a person at a terminal")
-            .hint(format!("run it outside of {}", escaped(&agent))));
-    }
+    check_is_person()?;
     check_name(name)?;
     let run_directory = options.home()?.join(RUN_DIRECTORY);
     ControlClient::connect(&run_directory, name).map_err(|error| match error {
         ControlError::NotRunning => not_wrapped(&run_directory, name),
         error => explain(name, &error),
     })
+}
+
+fn check_is_person() -> Result<(), Failure> {
+    let Some(agent) = agent_around() else { return Ok(()) };
+    Err(Failure::failed("this command is for a person at a terminal")
+        .hint(format!("run it outside of {}", escaped(&agent))))
+}
+
+/// Returns the agents that a person's command is about, each once. With a wrong name among them,
+/// the command ends before it has done anything.
+pub(super) fn each_once<'n>(first: &'n str, others: &'n [String]) -> Result<Vec<&'n str>, Failure> {
+    check_is_person()?;
+    let mut agents = Vec::<&str>::new();
+    for name in iter::once(first).chain(others.iter().map(String::as_str)) {
+        check_name(name)?;
+        if !agents.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            agents.push(name);
+        }
+    }
+    Ok(agents)
 }
 
 /// The answer of a wrapper to a command that takes messages.
@@ -108,23 +125,26 @@ pub(super) fn explain(name: &str, error: &ControlError) -> Failure {
     }
 }
 
-/// Changes whether an agent's messages are held, and prints the result: as JSON, or as a sentence
-/// about the number of messages that wait.
+/// Changes whether agents' messages are held, and prints a line for each: as JSON, or as a sentence
+/// about an agent and the number of its messages that wait.
 pub(super) fn change(
     options: &HomeOptions,
-    name: &str,
+    names: &[&str],
     request: &Request,
     json: bool,
-    sentence: impl FnOnce(usize) -> String,
+    sentence: impl Fn(&str, usize) -> String,
 ) -> Result<i32, Failure> {
-    let wrapper = connect(options, name)?;
-    let state = wrapper.request_state(request, ANSWER).map_err(|error| explain(name, &error))?;
-    let mut out = Out::new();
-    match json {
-        true => out.json("wrapped", &state)?,
-        false => out.line(sentence(state.waiting))?,
-    }
-    Ok(DONE)
+    let change = |name: &str| {
+        let wrapper = connect(options, name)?;
+        let state =
+            wrapper.request_state(request, ANSWER).map_err(|error| explain(name, &error))?;
+        let mut out = Out::new();
+        match json {
+            true => out.json("wrapped", &state),
+            false => out.line(sentence(name, state.waiting)),
+        }
+    };
+    Ok(first_failure(json, names.iter().map(|name| change(name))))
 }
 
 /// The last lines on the screen of a command that failed.

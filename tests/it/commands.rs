@@ -554,6 +554,30 @@ fn undelivered_message_has_its_own_exit_code() {
 }
 
 #[test]
+fn each_of_several_recipients_has_its_line_and_the_first_failure_its_code() {
+    let sandbox = known(&["Bob"]);
+    let mut carol = sandbox.join("Carol");
+    let sent = run(&sandbox, &["send", "Carol,Zoe, bob,CAROL", "one"], NOT_DELIVERED);
+    let lines = out(&sent);
+    let lines: Vec<_> = lines.lines().collect();
+    assert!(lines[0].ends_with(" for Carol") && lines[1].contains(": bob is away"), "{sent:?}");
+    assert_eq!(lines.len(), 2, "{sent:?}");
+    let failed = err(&sent);
+    assert!(failed.contains("no agent Zoe was ever here"), "{failed}");
+    assert_eq!(failed.lines().count(), 1, "{failed}");
+    assert_eq!(carol.expect("DELIVER")["payload"]["body"], "one");
+
+    let sent = run(&sandbox, &["send", "--json", "Zoe,Carol", "two"], NOT_DELIVERED);
+    let objects: Vec<serde_json::Value> =
+        out(&sent).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(objects[0]["schema"], "agent-relay.error/1");
+    assert_eq!((&objects[1]["to"], &objects[1]["state"]), (&"Carol".into(), &"accepted".into()));
+    assert_eq!(objects.len(), 2);
+    // Carol has got nothing else in between: names count once.
+    assert_eq!(carol.expect("DELIVER")["payload"]["body"], "two");
+}
+
+#[test]
 fn send_waits_for_a_full_recipient_and_then_reports_it() {
     let sandbox = Sandbox::with_config("queue_max_messages = 2\n");
     sandbox.join("Bob").leave();
@@ -639,6 +663,9 @@ fn usage_errors_name_the_mistake_and_the_remedy() {
         (&["send", "Bob", "--file", empty], "empty is empty"),
         (&["send", "Bob", "two", "words"], "quote the text: send Bob \"two words\""),
         (&["send"], "give the name of an agent, or *: send TO [BODY]"),
+        (&["send", "Bob,", "y"], "\"Bob,\" lacks a name; name agents as in Ann,Bob"),
+        (&["send", "Bob,*", "y"], "* is everyone already; leave the other names out"),
+        (&["stop"], "give the name of an agent: stop AGENT [AGENT...]"),
         (&["listen", "--as", "Bob", "--count", "-1"], "--count \"-1\": give a whole number"),
         (&["send", "--as", "@x", "Bob", "y"], "a name is made of"),
         (&["listen", "--as", "Bob", "--count", "0"], "--count \"0\": give a whole number"),

@@ -352,7 +352,7 @@ fn spawned_agent_runs_without_a_terminal_and_takes_the_size_of_the_driver() {
     assert!(err(&twice).contains("ann runs already"), "{twice:?}");
     let wrapper = state(&sandbox, "hold")["wrapper_pid"].to_string();
     let stopped = run(&sandbox, &["stop", "Ann"], DONE);
-    assert!(out(&stopped).starts_with("Ann ended with code "), "{stopped:?}");
+    assert_eq!(out(&stopped), "Ann ended\n");
     drive.wait_for("Ann ended with code ");
     let refused = run(&sandbox, &["stop", "Ann"], FAILED);
     assert!(err(&refused).contains("no wrapped agent Ann (none runs)"), "{refused:?}");
@@ -460,6 +460,29 @@ fn held_messages_are_typed_once_after_release() {
     let text = ann.text();
     let count = |row| text.lines().filter(|it| *it == row).count();
     assert_eq!((count("heard: first"), count("heard: second")), (1, 1), "{text}");
+}
+
+#[test]
+fn several_agents_are_held_and_stopped_each_with_its_line() {
+    let sandbox = Sandbox::new();
+    let agents = ["Ann", "Bob"].map(|name| wrap_line_reader(&sandbox, name, &[]));
+    // A wrong name among them ends the command before it has held anything.
+    run(&sandbox, &["hold", "Ann", "a b"], USAGE);
+    let held = run(&sandbox, &["hold", "ann", "Zoe", "Bob", "ANN"], FAILED);
+    assert_eq!(out(&held), "ann's messages are held; 0 wait\nBob's messages are held; 0 wait\n");
+    assert!(err(&held).contains("no wrapped agent Zoe (running: Ann, Bob)"), "{held:?}");
+    let released = run(&sandbox, &["release", "Bob", "Ann", "--json"], DONE);
+    let released: Vec<Value> =
+        out(&released).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<_> = released.iter().map(|state| &state["name"]).collect();
+    assert_eq!(names, ["Bob", "Ann"]);
+    assert!(released.iter().all(|state| state["held"] == false), "{released:?}");
+    let stopped = run(&sandbox, &["stop", "Bob", "Zoe", "Ann"], FAILED);
+    assert_eq!(out(&stopped), "Bob ended\nAnn ended\n");
+    assert!(err(&stopped).contains("no wrapped agent Zoe"), "{stopped:?}");
+    for agent in agents {
+        agent.finish();
+    }
 }
 
 #[test]

@@ -78,12 +78,16 @@ impl ControlClient {
         request: &Request,
         timeout: Duration,
     ) -> Result<Answer, ControlError> {
+        self.send_expecting_answer(request);
+        self.receive(timeout)
+    }
+
+    fn send_expecting_answer(&self, request: &Request) {
         // A request fits into the system's buffer, so writing fails only if the wrapper has closed
         // the connection. Its last answer may say why.
         if let Err(error) = self.send(request) {
             tracing::debug!("the wrapper has closed the connection: {error}");
         }
-        self.receive(timeout)
     }
 
     fn send(&self, request: &Request) -> io::Result<()> {
@@ -111,9 +115,18 @@ impl ControlClient {
         }
     }
 
-    /// Ends the agent's command, and waits at most `timeout` until it has ended.
-    pub(crate) fn stop(&self, timeout: Duration) -> Result<Ended, ControlError> {
-        match self.request(&Request::Stop, timeout)? {
+    /// Begins to end the agent's command.
+    pub(crate) fn begin_to_stop(&self) {
+        self.send_expecting_answer(&Request::Stop);
+    }
+
+    /// Waits at most `timeout` until the command has ended, after
+    /// [`begin_to_stop`](Self::begin_to_stop).
+    ///
+    /// # Errors
+    /// If the wrapper refuses, does not answer in time, or ends without an answer.
+    pub(crate) fn await_end(&self, timeout: Duration) -> Result<Ended, ControlError> {
+        match self.receive(timeout)? {
             Answer::Ended(ended) => Ok(ended),
             _ => Err(ControlError::unexpected_answer()),
         }
