@@ -35,8 +35,8 @@ use protocol::{
     relay::{
         ActivityRequest, Agents, Change, ForgetRequest, HistoryRequest, InboxRequest,
         MessageRequest, MessageRow, Messages, Page, Piece, Process, PurgeRequest, Purged,
-        RedeliverRequest, Redelivered, ReplyMeta, ReportRequest, Status, Stop, TakeRequest, Taken,
-        Tap, TapCopy,
+        RedeliverRequest, Redelivered, RenameRequest, ReplyMeta, ReportRequest, Status, Stop,
+        TakeRequest, Taken, Tap, TapCopy,
     },
     topic::{Pattern, TOPIC_BYTES_MAX},
 };
@@ -371,6 +371,7 @@ fn check_message(envelope: &Envelope<'_>) {
         ("request", "history") => check::<HistoryRequest>(data),
         ("request", "redeliver") => check::<RedeliverRequest>(data),
         ("request", "forget") => check::<ForgetRequest>(data),
+        ("request", "rename") => check::<RenameRequest>(data),
         ("request", "purge") => check::<PurgeRequest>(data),
         ("request", "report") => check::<ReportRequest>(data),
         ("request", "activity") => check::<ActivityRequest>(data),
@@ -386,7 +387,9 @@ fn check_message(envelope: &Envelope<'_>) {
         ("response", "purge") if from_relay => check::<Purged>(data),
         ("response", "agents") if from_relay => check::<Agents<'_>>(data),
         ("response", "status") if from_relay => check::<Status<'_>>(data),
-        ("response", "forget" | "report" | "activity" | "reload" | "stop") if from_relay => {
+        ("response", "forget" | "rename" | "report" | "activity" | "reload" | "stop")
+            if from_relay =>
+        {
             check::<Empty>(data)
         }
         ("tap", _) if from_relay => check::<TapCopy<'_>>(data),

@@ -194,6 +194,9 @@ pub struct AgentRecord {
     pub forget_at: Option<Moment>,
     /// The hash of a guest's key.
     pub guest_key: Option<Hash>,
+    /// The names that the agent had before, the latest last. Stored deliveries keep the names that
+    /// they had when they were sent.
+    pub earlier: Vec<Name>,
 }
 
 /// A session that can be resumed.
@@ -353,9 +356,9 @@ pub enum Query {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// An agent that sent or received the messages.
-    pub of: Option<Name>,
+    pub of: Option<NamedAgent>,
     /// A second agent that sent or received the messages.
-    pub with: Option<Name>,
+    pub with: Option<NamedAgent>,
     /// The number of the agent that sent or received the messages. A name can be given again, a
     /// number is not.
     pub viewer: Option<u64>,
@@ -371,6 +374,32 @@ pub struct Filter {
     pub limit: usize,
     /// The bytes that the rows may take when encoded; the first row is always included.
     pub bytes_max: usize,
+}
+
+/// An agent as a filter names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedAgent {
+    /// The name. Messages of every agent that has had it match.
+    pub name: Name,
+    /// The number of the agent that has the name now; 0 if there is none.
+    pub number: u64,
+    /// The names that this agent had before. Under these, only its own messages match.
+    pub earlier: Vec<Name>,
+}
+
+impl NamedAgent {
+    /// Returns each of the names, with the number of the agent if only its messages match.
+    pub fn names(&self) -> impl Iterator<Item = (&Name, Option<u64>)> {
+        let earlier = self.earlier.iter().map(|name| (name, Some(self.number)));
+        std::iter::once((&self.name, None)).chain(earlier)
+    }
+}
+
+/// A name that no known agent has, or whose agent had no other.
+impl From<Name> for NamedAgent {
+    fn from(name: Name) -> Self {
+        Self { name, number: 0, earlier: Vec::new() }
+    }
 }
 
 /// The result of a query.

@@ -83,6 +83,12 @@ wire_enum! {
         ///
         /// Operators may ask.
         Forget = "forget",
+        /// The daemon [gives an agent another name](docs/RELAY-API.md#rename); the answer is `{}`.
+        ///
+        /// `name`, `new_name` (strings).
+        ///
+        /// Operators may ask.
+        Rename = "rename",
         /// The daemon [ends the messages](docs/RELAY-API.md#forget-and-purge) that wait for an
         /// agent; the answer is how many.
         ///
@@ -631,6 +637,15 @@ pub struct ForgetRequest {
     pub name: String,
 }
 
+/// The `data` of `rename`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RenameRequest {
+    /// The agent's name.
+    pub name: String,
+    /// The name that it gets.
+    pub new_name: String,
+}
+
 /// The `data` of `purge`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PurgeRequest {
@@ -692,10 +707,12 @@ pub const DEAD: &str = DeliveryState::Dead.as_str();
 /// The state of a dead letter that is delivered again, in a [`Change`].
 pub const REDELIVERED: &str = "redelivered";
 
-/// The states of an agent that has just joined and left, in a [`Change`].
+/// The states of an agent that has just joined, left, and got another name, in a [`Change`].
 pub const JOINED: &str = "joined";
 /// See [`JOINED`].
 pub const LEFT: &str = "left";
+/// See [`JOINED`].
+pub const RENAMED: &str = "renamed";
 
 /// A change, for a tap that asked for changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -706,7 +723,8 @@ pub struct Change<'a> {
     /// The time of the change, in milliseconds since 1970.
     pub at: u64,
     /// The new state: of a message [`ACCEPTED`], [`ACKNOWLEDGED`], [`DEAD`] or [`REDELIVERED`]; of
-    /// an agent [`JOINED`], [`LEFT`] or the text of an [`Activity`](super::activity::Activity).
+    /// an agent [`JOINED`], [`LEFT`], [`RENAMED`] or the text of an
+    /// [`Activity`](super::activity::Activity).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Cow<'a, str>>,
     /// The DELIVER's id; for an answer, that of its question.
@@ -715,7 +733,7 @@ pub struct Change<'a> {
     /// The SEND's id; for an answer, that of its question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_id: Option<Cow<'a, str>>,
-    /// The sender's name.
+    /// The sender's name; of a renamed agent, the name before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Cow<'a, str>>,
     /// The recipient's name.

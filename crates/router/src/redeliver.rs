@@ -55,8 +55,7 @@ impl Router {
             let message = "its text is damaged in the store".to_owned();
             return Err((NackCode::StoreFailed, message));
         }
-        let to = self.directory.find(name.as_str());
-        let Some(to) = to.filter(|to| self.directory[*to].number == delivery.to) else {
+        let Some(to) = self.directory.find_recorded(delivery.to, name.as_str()) else {
             let message = format!("the name {name} was forgotten, and its mail with it");
             return Err((NackCode::UnknownAgent, message));
         };
@@ -111,8 +110,7 @@ impl Router {
         {
             return Ok((key, stream.from()));
         }
-        let from = shared.and_then(|shared| self.directory.find(&shared.from));
-        let from = from.filter(|from| self.directory[*from].number == sender);
+        let from = shared.and_then(|shared| self.directory.find_recorded(sender, &shared.from));
         let payer = from.unwrap_or_else(|| self.directory.unused_key());
         if !self.mail.has_room_for_stream(&mut self.ctx, payer) {
             return Err((NackCode::Limit, self.too_many_streams()));

@@ -563,6 +563,10 @@ impl Router {
         {
             return (NackCode::Invalid, format!("{} is nobody's name: {why}", Quoted(name)));
         }
+        if let Some(agent) = self.directory.find_earlier(&mut self.ctx, name) {
+            let new = &self.directory[agent].name;
+            return (NackCode::UnknownAgent, format!("{name:.80} was renamed: it is {new} now"));
+        }
         let here = self.directory.here();
         let more = here.len().saturating_sub(NAMES_LISTED);
         let here = here.take(NAMES_LISTED).map(|agent| self.directory[agent].name.as_str());

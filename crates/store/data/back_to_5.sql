@@ -1,4 +1,5 @@
--- Turns a store of version 6 into one of version 5, whose ended deliveries are all in the history.
+-- Turns a store of version 7 into one of version 5, whose ended deliveries are all in the history.
+ALTER TABLE agent DROP COLUMN earlier;
 DROP INDEX IF EXISTS delivery_old_id;
 DROP INDEX delivery_open;
 DROP INDEX delivery_dead;

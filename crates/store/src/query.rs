@@ -9,7 +9,7 @@ use protocol::{
     code::NackCode,
     deliver::Proof,
     name::Name,
-    record::{DeliveryRow, Ending, Filter, MessageRecord, QueryResult},
+    record::{DeliveryRow, Ending, Filter, MessageRecord, NamedAgent, QueryResult},
 };
 use rusqlite::{Connection, Statement, params};
 use std::ops::RangeInclusive;
@@ -240,10 +240,38 @@ impl Window<'_> {
         connection: &Connection,
         limit: usize,
     ) -> Result<Vec<u64>, StoreError> {
+        let names = |agent: &Option<NamedAgent>| -> Vec<_> {
+            let names = agent.iter().flat_map(NamedAgent::names);
+            let names: Vec<_> = names.map(|(name, of)| (Some(name.clone()), of)).collect();
+            if names.is_empty() { vec![(None, None)] } else { names }
+        };
+        let messages = self.messages(connection)?;
+        let mut found = Vec::new();
+        // An agent has few earlier names, and mostly none.
+        for of in names(&self.filter.of) {
+            for with in names(&self.filter.with) {
+                let agents = [of.clone(), with];
+                found.extend(self.find_between(connection, agents, messages, limit)?);
+            }
+        }
+        found.sort_unstable_by(|one, other| other.cmp(one));
+        found.dedup();
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// Finds the newest deliveries of agents under one of their names each. With a number, only
+    /// those of the agent that has it.
+    fn find_between(
+        &self,
+        connection: &Connection,
+        [of, with]: [(Option<Name>, Option<u64>); 2],
+        [first, last]: [i64; 2],
+        limit: usize,
+    ) -> Result<Vec<u64>, StoreError> {
         let filter = self.filter;
         let name = |name: &Option<Name>| name.as_ref().map(|name| name.as_str().to_owned());
         let [from, before] = self.bounds();
-        let [first, last] = self.messages(connection)?;
         let values = params![
             self.search.and_then(|search| search.words.expression.as_deref()),
             first,
@@ -251,14 +279,17 @@ impl Window<'_> {
             from,
             before,
             filter.topic,
-            name(&filter.of),
-            name(&filter.with),
+            name(&of.0),
+            name(&with.0),
             signed(limit as u64),
             filter.viewer.map(signed),
             self.search.map(|search| signed(search.indexed)),
-            self.search.map(|search| &search.words.all)
+            self.search.map(|search| &search.words.all),
+            of.1.map(signed),
+            with.1.map(signed)
         ];
-        let mut statement = connection.prepare_cached(&select(filter, self.search))?;
+        let viewers = [filter.viewer, of.1, with.1].map(|viewer| viewer.is_some());
+        let mut statement = connection.prepare_cached(&select(filter, viewers, self.search))?;
         let count = statement.parameter_count();
         read_numbers(&mut statement, &values[..count])
     }
@@ -280,14 +311,15 @@ impl Window<'_> {
     }
 }
 
-/// The statement that finds the deliveries of a list.
-pub(super) fn select(filter: &Filter, search: Option<&Search>) -> String {
+/// The statement that finds the deliveries of a list. Only those of the agents with the numbers
+/// ?10, ?13 and ?14, if these are given.
+pub(super) fn select(filter: &Filter, numbers: [bool; 3], search: Option<&Search>) -> String {
     let sides: &[&str] = match (&filter.of, &filter.with) {
         (None, None) => &["1"],
         (Some(_), Some(_)) => &["sender_name = ?7 AND name = ?8", "sender_name = ?8 AND name = ?7"],
         _ => &["sender_name = coalesce(?7, ?8)", "name = coalesce(?7, ?8)"],
     };
-    let rest = conditions(filter);
+    let rest = conditions(filter, numbers);
     let found = search.map_or_else(|| vec![String::new()], Search::conditions);
     // Sender and recipient have an index each, so each condition is a query of its own. So is a
     // search by the index, whose messages are few, compared with the deliveries of a window.
@@ -304,17 +336,20 @@ pub(super) fn select(filter: &Filter, search: Option<&Search>) -> String {
     selects.join(" UNION ") + " ORDER BY 1 DESC LIMIT ?9"
 }
 
-fn conditions(filter: &Filter) -> String {
+fn conditions(filter: &Filter, numbers: [bool; 3]) -> String {
+    let of_agent = |place: &str| {
+        format!(
+            " AND (recipient = {place}
+             OR (SELECT sender FROM message AS its WHERE its.number = message) = {place})"
+        )
+    };
     let conditions = [
-        (filter.dead, " AND ending = 2"),
-        (filter.topic.is_some(), " AND topic = ?6"),
-        (
-            filter.viewer.is_some(),
-            " AND (recipient = ?10
-             OR (SELECT sender FROM message AS its WHERE its.number = message) = ?10)",
-        ),
+        (filter.dead, " AND ending = 2".to_owned()),
+        (filter.topic.is_some(), " AND topic = ?6".to_owned()),
     ];
-    conditions.iter().filter(|(applies, _)| *applies).map(|(_, condition)| *condition).collect()
+    let of_agents = numbers.into_iter().zip(["?10", "?13", "?14"].map(of_agent));
+    let all = conditions.into_iter().chain(of_agents);
+    all.filter(|(applies, _)| *applies).map(|(_, condition)| condition).collect()
 }
 
 fn numbers(

@@ -60,25 +60,30 @@ pub(super) trait Stored: Sized {
 
 impl Stored for AgentRecord {
     const TABLE: &'static str = "agent";
-    const COLUMNS: &'static str = "number, name, since_unix_ms, forget_at, guest_key";
+    const COLUMNS: &'static str = "number, name, since_unix_ms, forget_at, guest_key, earlier";
 
     fn read(row: &Row<'_>) -> Result<Option<Self>, StoreError> {
+        let earlier = optional_text(row, 5)?.unwrap_or_default().split_whitespace();
         Ok(Some(Self {
             number: number(row, 0)?,
             name: name(text(row, 1)?)?,
             since_unix_ms: number(row, 2)?,
             forget_at: optional_number(row, 3)?.map(Moment),
             guest_key: optional_bytes(row, 4)?,
+            earlier: earlier.map(name).collect::<Result<_, _>>()?,
         }))
     }
 
     fn values(&self) -> impl Params {
+        let earlier = self.earlier.iter().map(Name::as_str).collect::<Vec<_>>().join(" ");
         (
             signed(self.number),
             self.name.as_str(),
             signed(self.since_unix_ms),
             self.forget_at.map(|moment| signed(moment.0)),
             self.guest_key,
+            // Most agents had no other name.
+            (!earlier.is_empty()).then_some(earlier),
         )
     }
 }

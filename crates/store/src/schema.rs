@@ -25,7 +25,7 @@ pub(super) const FIRST: u32 = 6;
 
 /// The schema of this program.
 pub(super) const CURRENT: Schema = Schema {
-    version: 6,
+    version: 7,
     create: CREATE,
     tables: &[
         "agent",
@@ -46,7 +46,7 @@ pub(super) const CURRENT: Schema = Schema {
         "stream",
         "words",
     ],
-    steps: &[],
+    steps: &[EARLIER],
 };
 
 /// The tables. Nothing is moved: a delivery stays where its SEND has put it until it is deleted.
@@ -126,6 +126,9 @@ CREATE VIRTUAL TABLE words USING fts5 (
     body, content = '', contentless_delete = 1, tokenize = 'trigram case_sensitive 1'
 );
 ";
+
+/// Version 7: the names that an agent had before, with blanks between them.
+const EARLIER: &str = "ALTER TABLE agent ADD COLUMN earlier TEXT";
 
 /// The state in which a file was found.
 #[derive(Debug, PartialEq, Eq)]

@@ -206,7 +206,8 @@ impl Older<'_> {
 
     /// Copies the rows of a table, also those that are damaged.
     fn copy_table<T: Stored>(&mut self, new: &Connection) -> Result<(), StoreError> {
-        let mut select = T::select();
+        // Version 7 has the earlier names of agents.
+        let mut select = T::select().replace("earlier", "NULL");
         if self.found < 5 {
             select = select.replace("guest_key", "NULL").replace("former", "NULL");
         }

@@ -6,8 +6,8 @@ use protocol::{
     name::Name,
     record::{
         AgentRecord, Change, Clock, DeadLetterRecord, DedupRecord, DeliveryRow, Ending, Filter,
-        Image, LastNumbers, NoticeRecord, Query, QueryResult, QuestionRecord, SessionRecord,
-        StreamRecord,
+        Image, LastNumbers, NamedAgent, NoticeRecord, Query, QueryResult, QuestionRecord,
+        SessionRecord, StreamRecord,
     },
 };
 use std::collections::BTreeMap;
@@ -169,12 +169,17 @@ impl Oracle {
 
 fn is_wanted(filter: &Filter, row: &DeliveryRow) -> bool {
     let shared = Shared::read(&row.message.shared).unwrap();
-    let concerns = |name: &Option<Name>| {
-        name.as_ref().is_none_or(|name| name.matches(&shared.from) || row.delivery.to_name == *name)
+    let (from, to) = (&shared.from, &row.delivery.to_name);
+    let numbers = [row.message.sender, row.delivery.to];
+    let is_under = |(name, number): (&Name, Option<u64>)| {
+        (name.matches(from) || to == name) && number.is_none_or(|number| numbers.contains(&number))
     };
+    let concerns =
+        |agent: &Option<NamedAgent>| agent.as_ref().is_none_or(|agent| agent.names().any(is_under));
     let is_dead = matches!(row.ended, Some((Ending::Dead { .. }, _)));
     filter.before.is_none_or(|before| row.delivery.number < before)
         && (is_dead || !filter.dead)
+        && filter.viewer.is_none_or(|viewer| numbers.contains(&viewer))
         && concerns(&filter.of)
         && concerns(&filter.with)
         && (filter.topic.is_none() || filter.topic.as_deref() == shared.topic.as_deref())

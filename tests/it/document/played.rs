@@ -467,6 +467,9 @@ fn operator_requests(script: &mut Script) {
     ann.expect_code("NACK", "EXPIRED");
     script.send(&mut operator, "o-38");
     script.receive(&mut operator, "6c3a2d4f-9e5b-4a7c-8f8d-2b3c4d5e6f70", Members::Exactly);
+    sandbox.join("web-2").leave();
+    script.send(&mut operator, "o-40");
+    script.receive(&mut operator, "7d4b3e50-af6c-4b8d-9a9e-3c4d5e6f7081", Members::Exactly);
     script.send(&mut operator, "o-34");
     script.receive(&mut operator, "7b52009b-64fd-4a2e-a9e6-b8a3c1d5f7e9", Members::Exactly);
     script.send(&mut operator, "o-35");

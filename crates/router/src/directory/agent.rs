@@ -15,6 +15,8 @@ pub(crate) struct Agent {
     pub(crate) number: u64,
     /// The name in its latest spelling.
     pub(crate) name: Name,
+    /// The names that the agent had before, the latest last.
+    pub(crate) earlier: Vec<Name>,
     /// The origin that is charged for the name. `None` for the operators' name, and for a name of
     /// this machine whose agent has not been here since the daemon started.
     pub(crate) origin: Option<Origin>,

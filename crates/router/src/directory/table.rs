@@ -34,6 +34,10 @@ const DAY_MS: u64 = 86_400_000;
 /// The shortest time from a search that found no name to forget to the next search.
 const SEARCH_INTERVAL_MS: u64 = 1_000;
 
+/// The most earlier names of an agent that are known. Its messages under older ones are found only
+/// by those.
+const EARLIER_MAX: usize = 3;
+
 /// Agents by their names in lower case.
 type ByName = BTreeMap<Box<[u8]>, AgentKey>;
 
@@ -42,6 +46,8 @@ type ByName = BTreeMap<Box<[u8]>, AgentKey>;
 pub(crate) struct Directory {
     pub(super) agents: SlotMap<AgentSlot, Agent>,
     names: KeyedMap<Box<[u8]>, AgentKey>,
+    /// The agents that had other names before, by their numbers in records.
+    renamed: FxHashMap<u64, AgentKey>,
     /// All agents by their names in lower case, without guests and operators.
     by_name: ByName,
     /// Connected agents by their names in lower case, without guests.
@@ -65,6 +71,7 @@ impl Directory {
         Self {
             agents: SlotMap::default(),
             names: KeyedMap::with_hasher(hash_key),
+            renamed: FxHashMap::default(),
             by_name: BTreeMap::new(),
             here: BTreeMap::new(),
             guests_here: 0,
@@ -93,6 +100,7 @@ impl Directory {
         let agent = AgentKey(self.agents.insert(Agent {
             number,
             name,
+            earlier: Vec::new(),
             origin: None,
             process: None,
             client: None,
@@ -154,7 +162,47 @@ impl Directory {
         let folded = removed.name.folded();
         self.names.remove(folded.as_bytes());
         self.by_name.remove(folded.as_bytes());
+        self.renamed.remove(&removed.number);
         Some(removed)
+    }
+
+    /// Gives an agent that is away another name, which no other agent has.
+    pub(crate) fn rename(&mut self, ctx: &mut Context, agent: AgentKey, name: Name) {
+        let folded = name.folded().into_bytes().into_boxed_slice();
+        let renamed = &mut self.agents[agent.0];
+        let number = renamed.number;
+        let before = mem::replace(&mut renamed.name, name);
+        if before != renamed.name {
+            if renamed.earlier.len() == EARLIER_MAX {
+                renamed.earlier.remove(0);
+            }
+            renamed.earlier.push(before.clone());
+            self.renamed.insert(number, agent);
+        }
+        self.names.remove(before.folded().as_bytes());
+        self.by_name.remove(before.folded().as_bytes());
+        self.names.insert(folded.clone(), agent);
+        self.by_name.insert(folded, agent);
+        self.record_agent(ctx, agent);
+    }
+
+    /// Returns the agent with this number in records, in which it has this name.
+    pub(crate) fn find_recorded(&self, number: u64, name: &str) -> Option<AgentKey> {
+        let renamed = self.renamed.get(&number).copied();
+        let agent = renamed.or_else(|| self.find(name))?;
+        (self[agent].number == number).then_some(agent)
+    }
+
+    /// Returns the name that the agent with this number has now, if it had another one before.
+    pub(crate) fn new_name(&self, number: u64) -> Option<&Name> {
+        self.renamed.get(&number).map(|agent| &self[*agent].name)
+    }
+
+    /// Returns an agent that had this name before.
+    pub(crate) fn find_earlier(&self, ctx: &mut Context, name: &str) -> Option<AgentKey> {
+        ctx.spend(NODE_WORK * self.renamed.len() as u64);
+        let had = |agent: &&AgentKey| self[**agent].earlier.iter().any(|it| it.matches(name));
+        self.renamed.values().filter(had).max_by_key(|agent| self[**agent].number).copied()
     }
 
     /// Returns the guest that has shown this key.
@@ -254,6 +302,7 @@ impl Directory {
             since_unix_ms: agent.since_unix_ms,
             forget_at: agent.forget_at,
             guest_key: agent.guest_key,
+            earlier: agent.earlier.clone(),
         };
         ctx.record(Change::Agent(Box::new(record)));
     }
@@ -265,7 +314,11 @@ impl Directory {
         if let Some(guest_key) = record.guest_key {
             self.set_guest_key(key, guest_key);
         }
+        if !record.earlier.is_empty() {
+            self.renamed.insert(record.number, key);
+        }
         let agent = self.agent_mut(key);
+        agent.earlier = record.earlier;
         agent.since_unix_ms = record.since_unix_ms;
         agent.forget_at = record.forget_at;
         agent.is_recorded = true;

@@ -14,8 +14,12 @@ use crate::{
 };
 use protocol::{
     code::NackCode,
+    name::Name,
     record::Ending,
-    relay::{ACCEPTED, ACKNOWLEDGED, CHANGE, Change, ChangeKind, DEAD, JOINED, LEFT, REDELIVERED},
+    relay::{
+        ACCEPTED, ACKNOWLEDGED, CHANGE, Change, ChangeKind, DEAD, JOINED, LEFT, REDELIVERED,
+        RENAMED,
+    },
 };
 use uuid::Uuid;
 
@@ -115,6 +119,14 @@ impl Router {
             let is_here = self.directory.client(agent).is_some();
             let state = if is_here { JOINED } else { LEFT };
             self.notify(&Change { state: Some(state.into()), ..change });
+        }
+    }
+
+    /// Tells that an agent was renamed.
+    pub(crate) fn notify_renamed(&mut self, agent: AgentKey, before: &Name) {
+        if let Some(change) = self.change_of_agent(agent) {
+            let from = Some(before.to_string().into());
+            self.notify(&Change { state: Some(RENAMED.into()), from, ..change });
         }
     }
 

@@ -8,8 +8,8 @@ use protocol::{
     record::DeliveryRow,
     relay::{
         ActivityRequest, ForgetRequest, HistoryRequest, InboxRequest, MessageRequest, Page,
-        PurgeRequest, REQUEST, RedeliverRequest, ReportRequest, RequestName, Stop, TakeRequest,
-        Tap,
+        PurgeRequest, REQUEST, RedeliverRequest, RenameRequest, ReportRequest, RequestName, Stop,
+        TakeRequest, Tap,
     },
     text::{Quoted, short_id},
     typed,
@@ -38,6 +38,7 @@ pub(super) enum Request {
     DeadLetters(Page),
     Redeliver(RedeliverRequest),
     Forget(ForgetRequest),
+    Rename(RenameRequest),
     Purge(PurgeRequest),
     Report(ReportRequest),
     Activity(ActivityRequest),
@@ -64,6 +65,7 @@ impl Request {
             RequestName::DeadLetters => Self::DeadLetters(data(spoken)?),
             RequestName::Redeliver => Self::Redeliver(data(spoken)?),
             RequestName::Forget => Self::Forget(data(spoken)?),
+            RequestName::Rename => Self::Rename(data(spoken)?),
             RequestName::Purge => Self::Purge(data(spoken)?),
             RequestName::Report => Self::Report(data(spoken)?),
             RequestName::Activity => Self::Activity(data(spoken)?),
@@ -85,6 +87,7 @@ impl Request {
             | Self::Take(_)
             | Self::Redeliver(_)
             | Self::Forget(_)
+            | Self::Rename(_)
             | Self::Purge(_)
             | Self::Report(_)
             | Self::Activity(_)
@@ -106,6 +109,7 @@ impl Request {
             Self::DeadLetters(_) => RequestName::DeadLetters,
             Self::Redeliver(_) => RequestName::Redeliver,
             Self::Forget(_) => RequestName::Forget,
+            Self::Rename(_) => RequestName::Rename,
             Self::Purge(_) => RequestName::Purge,
             Self::Report(_) => RequestName::Report,
             Self::Activity(_) => RequestName::Activity,

@@ -162,12 +162,18 @@ impl<'r> Rows<'r> {
         let DeliveryRow { delivery, message, .. } = row;
         let shared = Shared::read(&message.shared);
         let whole = shared.as_ref().filter(|_| is_whole);
+        // A renamed agent has its new name also in what was stored before.
+        let from = match self.directory.new_name(message.sender) {
+            Some(name) => name.as_str(),
+            None => shared.as_ref().map_or("", |shared| &shared.from),
+        };
+        let to = self.directory.new_name(delivery.to).unwrap_or(&delivery.to_name);
         raw(&MessageRow {
             id: delivery.id.to_string().into(),
             send_id: (&*message.send_id).into(),
-            from: shared.as_ref().map_or_else(Default::default, |shared| (&*shared.from).into()),
+            from: from.into(),
             auth: message.proof,
-            to: delivery.to_name.as_str().into(),
+            to: to.as_str().into(),
             to_everyone: message.to_everyone,
             topic: shared.as_ref().and_then(|shared| shared.topic.as_deref()).map(Into::into),
             seq: delivery.seq,
@@ -300,7 +306,7 @@ impl<'r> Rows<'r> {
     }
 
     /// Whether an absent agent may still be reconnecting from the last daemon to this one.
-    fn is_reconnecting(&self, agent: &Agent) -> bool {
+    pub(super) fn is_reconnecting(&self, agent: &Agent) -> bool {
         let now = self.ctx.now.monotonic;
         let session = agent.session.as_deref();
         self.uptime_ms < RECONNECTING_MS

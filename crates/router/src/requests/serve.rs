@@ -256,6 +256,10 @@ impl Router {
                 self.forget_name(of)?;
                 self.answer_persisted(true, raw(&Empty {}))
             }
+            Request::Rename(of) => {
+                self.rename(of)?;
+                self.answer_persisted(true, raw(&Empty {}))
+            }
             Request::Purge(of) => {
                 let purged = self.purge(of)?;
                 self.answer_persisted(purged.purged > 0, raw(&purged))
@@ -303,7 +307,7 @@ impl Router {
         }
     }
 
-    fn rows(&self) -> Rows<'_> {
+    pub(super) fn rows(&self) -> Rows<'_> {
         Rows {
             ctx: &self.ctx,
             connections: &self.connections,
@@ -318,9 +322,9 @@ impl Router {
         let asker = self.asker(client);
         let viewer = asker.agent.filter(|_| !asker.is_operator).map(|agent| agent.number);
         Ok(Query::List(Filter {
-            of: asker.owner(history.of.as_deref())?,
+            of: asker.owner(history.of.as_deref())?.map(|of| self.named_agent(of)),
             viewer,
-            with: history.with.as_deref().map(name).transpose()?,
+            with: history.with.as_deref().map(name).transpose()?.map(|of| self.named_agent(of)),
             topic: history.topic.clone(),
             search: history.search.clone(),
             dead: history.dead,

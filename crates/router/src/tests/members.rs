@@ -127,6 +127,7 @@ const REQUESTS: &[(&str, &[(&str, Kind)])] = &[
     ("history", &[("dead", Flag)]),
     ("history", PAGE),
     ("redeliver", &[("id", Text)]),
+    ("rename", &[("name", Text), ("new_name", Text)]),
     ("report", &[("id", Text), ("state", Text), ("why", Text)]),
     ("activity", &[("activity", Text), ("source", Text), ("for_ms", Whole)]),
     ("stop", &[("reason", Text)]),

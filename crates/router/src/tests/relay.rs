@@ -50,7 +50,7 @@ fn unknown_request_is_refused() {
         ann says SEND id=q1 to=@relay {"kind":"request","body":"reload"}
             ann < NACK {"ack_id":"q1","code":"FORBIDDEN","message":"\"reload\" is for operators, who join with what is in the home's operator.key"}
         ann says SEND id=q2 to=@relay {"kind":"request","body":"dance"}
-            ann < NACK {"ack_id":"q2","code":"INVALID","message":"\"dance\" is no request; ask for status, agents, message, inbox, take, history, dead-letters, redeliver, forget, purge, report, activity, tap, reload or stop"}
+            ann < NACK {"ack_id":"q2","code":"INVALID","message":"\"dance\" is no request; ask for status, agents, message, inbox, take, history, dead-letters, redeliver, forget, rename, purge, report, activity, tap, reload or stop"}
         ann says SEND id=q3 to=@relay {"kind":"message","body":"status"}
             ann < NACK {"ack_id":"q3","code":"INVALID","message":"@relay answers SENDs of kind \"request\""}
         ann says SEND id=q4 to=@relay {"kind":"request","body":7}
@@ -219,6 +219,172 @@ fn purge_ends_500_messages_at_once() {
     assert!(transcript.contains(r#""data":{"more":true,"purged":500}"#), "{transcript}");
     assert!(transcript.contains(r#""data":{"purged":1}"#), "{transcript}");
     assert_eq!(transcript.matches("EXPIRED").count(), 501);
+}
+
+#[test]
+fn renamed_agent_keeps_its_mail_streams_subscriptions_and_history() {
+    check(expect![[r#"
+        here: ann bob op
+        bob says SUBSCRIBE topic=t.* {}
+            bob < ACK {"ack_id":"x"}
+        bob>> Ann: earlier
+            bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+            ann < DELIVER d1 Bob -> Ann seq 1 requires_ack true {"body":"earlier"}
+        bob goes
+        ann>> Bob: waits
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        op asks tap {"changes":true}
+            op < DELIVER d2 @relay -> @operator seq 1 {"body":"tap","data":{"changes":true},"kind":"response"}
+        op asks rename {"name":"bob","new_name":"Eve"}
+            op < DELIVER d3 @relay -> @operator seq 2 {"body":"","data":{"agent":"Eve","at":1001000,"from":"Bob","kind":"agent","state":"renamed"},"kind":"change"}
+            op < DELIVER d4 @relay -> @operator seq 3 {"body":"rename","data":{},"kind":"response"}
+        disk shows
+        op asks agents
+            op < DELIVER d5 @relay -> @operator seq 4 {"body":"agents","data":{"agents":[{"here":true,"in_flight":1,"name":"Ann","queued":1,"queued_bytes":591,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0},{"here":false,"in_flight":0,"name":"Eve","queued":1,"queued_bytes":589,"since":1001000,"subscriptions":1,"waiting":1}]},"kind":"response"}
+        ann>> Bob: late
+            ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"Bob was renamed: it is Eve now"}
+        ann>> Eve: again
+            keep a3 for [Eve#2 attempts 0], 0 left
+            ann < ACK {"ack_id":"a3","away":true,"durability":"disk","state":"accepted"}
+            op < DELIVER d6 @relay -> @operator seq 5 {"body":"","data":{"at":1001000,"from":"Ann","id":"44edbef5-f83e-4815-88a3-d48d6180da32","kind":"message","requires_ack":true,"send_id":"a3","state":"accepted","to":"Eve"},"kind":"change"}
+        op asks inbox {"of":"Eve"}
+            op < DELIVER d9 @relay -> @operator seq 6 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"waits","expires":87401000,"failures":0,"from":"Ann","id":"d7","send_id":"a1","seq":1,"state":"waiting","to":"Eve","waits_for":"recipient"},{"attempts":0,"body":"again","expires":87401000,"failures":0,"from":"Ann","id":"d8","send_id":"a3","seq":2,"state":"waiting","to":"Eve","waits_for":"recipient"}]},"kind":"response"}
+        op asks history {"of":"Eve"}
+            op < DELIVER d10 @relay -> @operator seq 7 {"body":"history","data":{"messages":[{"attempts":0,"body":"again","expires":87401000,"failures":0,"from":"Ann","id":"d8","send_id":"a3","seq":2,"state":"waiting","to":"Eve","waits_for":"recipient"},{"attempts":0,"body":"waits","expires":87401000,"failures":0,"from":"Ann","id":"d7","send_id":"a1","seq":1,"state":"waiting","to":"Eve","waits_for":"recipient"},{"attempts":1,"body":"earlier","expires":87401000,"failures":0,"from":"Eve","id":"d1","send_id":"b1","seq":1,"state":"delivered","to":"Ann"}]},"kind":"response"}
+        op asks history {"of":"Eve","with":"Ann"}
+            op < DELIVER d11 @relay -> @operator seq 8 {"body":"history","data":{"messages":[{"attempts":0,"body":"again","expires":87401000,"failures":0,"from":"Ann","id":"d8","send_id":"a3","seq":2,"state":"waiting","to":"Eve","waits_for":"recipient"},{"attempts":0,"body":"waits","expires":87401000,"failures":0,"from":"Ann","id":"d7","send_id":"a1","seq":1,"state":"waiting","to":"Eve","waits_for":"recipient"},{"attempts":1,"body":"earlier","expires":87401000,"failures":0,"from":"Eve","id":"d1","send_id":"b1","seq":1,"state":"delivered","to":"Ann"}]},"kind":"response"}
+        op asks rename {"name":"Bob","new_name":"Eve"}
+            op < DELIVER d12 @relay -> @operator seq 9 {"body":"rename","data":{},"kind":"response"}
+        eve joins {"session":{"resume_token":"bob:1"}}
+            keep Eve here
+            keep session of agent 2 with ["t.*"]
+            op < DELIVER d13 @relay -> @operator seq 10 {"body":"","data":{"agent":"Eve","at":1001000,"kind":"agent","state":"joined"},"kind":"change"}
+            eve < WELCOME {"agent":"Eve","session_id":"s2"}
+            eve < PING {}
+            keep delivery 2: 1 attempts, 0 failures
+            eve < DELIVER d7 Ann -> Eve seq 1 requires_ack true {"body":"waits"}
+            keep delivery 3: 1 attempts, 0 failures
+            eve < DELIVER d8 Ann -> Eve seq 2 requires_ack true {"body":"again"}
+        ann>> * #t.x: news
+            keep stream 1→2 "t.x" up to 1024
+            keep a4 for [Eve#1 attempts 1], 0 left
+            ann < ACK {"ack_id":"a4","durability":"disk","recipients":1,"state":"accepted"}
+            op < DELIVER d14 @relay -> @operator seq 11 {"body":"","data":{"at":1001000,"from":"Ann","id":"7ef84764-e556-4450-aa90-b1c8025f9a34","kind":"message","requires_ack":true,"send_id":"a4","state":"accepted","to":"Eve","topic":"t.x"},"kind":"change"}
+            eve < DELIVER d15 Ann -> Eve #t.x seq 1 originalTo "*" requires_ack true {"body":"news"}
+        bob joins
+            keep Bob here
+            keep session of agent 4 with []
+            op < DELIVER d16 @relay -> @operator seq 12 {"body":"","data":{"agent":"Bob","at":1001000,"kind":"agent","state":"joined"},"kind":"change"}
+            bob < WELCOME {"agent":"Bob"}
+        bob>> Ann: of another one
+            keep stream 4→1 "" up to 1024
+            keep b2 for [Ann#1 attempts 1], 0 left
+            bob < ACK {"ack_id":"b2","durability":"disk","state":"accepted"}
+            op < DELIVER d17 @relay -> @operator seq 13 {"body":"","data":{"at":1001000,"from":"Bob","id":"4b6827e7-cdf6-447e-97e7-4e7ca0b5a98a","kind":"message","requires_ack":true,"send_id":"b2","state":"accepted","to":"Ann"},"kind":"change"}
+            ann < DELIVER d18 Bob -> Ann seq 1 requires_ack true {"body":"of another one"}
+        op asks history {"of":"eve"}
+            op < DELIVER d19 @relay -> @operator seq 14 {"body":"history","data":{"messages":[{"attempts":1,"body":"news","expires":87401000,"failures":0,"from":"Ann","id":"d15","send_id":"a4","seq":1,"state":"delivered","to":"Eve","to_everyone":true,"topic":"t.x"},{"attempts":1,"body":"again","expires":87401000,"failures":0,"from":"Ann","id":"d8","send_id":"a3","seq":2,"state":"delivered","to":"Eve"},{"attempts":1,"body":"waits","expires":87401000,"failures":0,"from":"Ann","id":"d7","send_id":"a1","seq":1,"state":"delivered","to":"Eve"},{"attempts":1,"body":"earlier","expires":87401000,"failures":0,"from":"Eve","id":"d1","send_id":"b1","seq":1,"state":"delivered","to":"Ann"}]},"kind":"response"}
+        bob asks history
+            bob < DELIVER d20 @relay -> Bob seq 1 {"body":"history","data":{"messages":[{"attempts":1,"body":"of another one","expires":87401000,"failures":0,"from":"Bob","id":"d18","send_id":"b2","seq":1,"state":"delivered","to":"Ann"}]},"kind":"response"}
+        eve asks history
+            eve < DELIVER d21 @relay -> Eve seq 1 {"body":"history","data":{"messages":[{"attempts":1,"body":"news","expires":87401000,"failures":0,"from":"Ann","id":"d15","send_id":"a4","seq":1,"state":"delivered","to":"Eve","to_everyone":true,"topic":"t.x"},{"attempts":1,"body":"again","expires":87401000,"failures":0,"from":"Ann","id":"d8","send_id":"a3","seq":2,"state":"delivered","to":"Eve"},{"attempts":1,"body":"waits","expires":87401000,"failures":0,"from":"Ann","id":"d7","send_id":"a1","seq":1,"state":"delivered","to":"Eve"},{"attempts":1,"body":"earlier","expires":87401000,"failures":0,"from":"Eve","id":"d1","send_id":"b1","seq":1,"state":"delivered","to":"Ann"}]},"kind":"response"}
+    "#]]);
+}
+
+#[test]
+fn rename_is_kept_across_a_crash() {
+    check(expect![[r#"
+        here: ann bob op
+        bob goes
+        ann>> Bob 50ms: dies
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        wait 50
+            ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+        op asks rename {"name":"Bob","new_name":"Eve"}
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"rename","data":{},"kind":"response"}
+        crash
+        here: op
+        op asks rename {"name":"Ann","new_name":"Zed"}
+            op < NACK {"ack_id":"q","code":"INVALID","message":"Ann may be reconnecting: try again in half a minute"}
+        here: ann
+        ann>> Bob: late
+            ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"Bob was renamed: it is Eve now"}
+        op asks history {"of":"Eve"}
+            op < DELIVER d3 @relay -> @operator seq 1075201 {"body":"history","data":{"messages":[{"attempts":0,"body":"dies","code":"EXPIRED","ended":1001050,"failures":0,"from":"Ann","id":"d2","send_id":"a1","seq":1,"state":"dead","to":"Eve","why":"its time to live ran out"}]},"kind":"response"}
+        op asks redeliver {"id":"a1"}
+            op < DELIVER d4 @relay -> @operator seq 1075202 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
+        eve joins
+            eve < WELCOME {"agent":"Eve"}
+            eve < DELIVER d2 Ann -> Eve seq 1 requires_ack true {"body":"dies"}
+    "#]]);
+}
+
+#[test]
+fn rename_refuses_names_that_are_connected_known_keyed_or_reserved() {
+    check(expect![[r#"
+        policy key Kay k
+        here: ann bob op
+        bob goes
+        kay joins {"auth":{"key":"k"}}
+            kay < WELCOME {"agent":"Kay"}
+        kay goes
+        op asks rename {"name":"Ann","new_name":"Eve"}
+            op < NACK {"ack_id":"q","code":"INVALID","message":"Ann is connected: end it first"}
+        op asks rename {"name":"Bob","new_name":"ann"}
+            op < NACK {"ack_id":"q","code":"INVALID","message":"an agent ann is known; forget it first, or choose another name"}
+        op asks rename {"name":"Bob","new_name":"root"}
+            op < NACK {"ack_id":"q","code":"INVALID","message":"no agent can be named \"root\": this name is reserved; choose another"}
+        op asks rename {"name":"Bob","new_name":"a b"}
+            op < NACK {"ack_id":"q","code":"INVALID","message":"no agent can be named \"a b\": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'"}
+        op asks rename {"name":"Bob","new_name":"Eve@there"}
+            op < NACK {"ack_id":"q","code":"INVALID","message":"no agent can be named \"Eve@there\": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'"}
+        op asks rename {"name":"Bob","new_name":"kay"}
+            op < NACK {"ack_id":"q","code":"INVALID","message":"policy.toml has a key for kay; remove the key first"}
+        op asks rename {"name":"Kay","new_name":"Eve"}
+            op < NACK {"ack_id":"q","code":"INVALID","message":"policy.toml has a key for Kay; remove the key first"}
+        op asks rename {"name":"Cid","new_name":"Eve"}
+            op < NACK {"ack_id":"q","code":"UNKNOWN_AGENT","message":"no agent Cid is known"}
+        op asks rename {"name":"@operator","new_name":"Eve"}
+            op < NACK {"ack_id":"q","code":"UNKNOWN_AGENT","message":"no agent @operator is known"}
+        ann asks rename {"name":"Bob","new_name":"Eve"}
+            ann < NACK {"ack_id":"q","code":"FORBIDDEN","message":"\"rename\" is for operators, who join with what is in the home's operator.key"}
+        op asks rename {"name":"Bob","new_name":"BOB"}
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"rename","data":{},"kind":"response"}
+        op asks agents
+            op < DELIVER d2 @relay -> @operator seq 2 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0},{"here":false,"in_flight":0,"name":"BOB","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0,"waiting":0},{"here":false,"in_flight":0,"name":"Kay","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
+    "#]]);
+}
+
+#[test]
+fn agent_is_found_by_its_latest_earlier_names_only() {
+    check(expect![[r#"
+        here: ann bob op
+        ann>> Bob: x
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"x"}
+        bob acks d1
+        bob goes
+        op asks rename {"name":"Bob","new_name":"b2"}
+            op < DELIVER d2 @relay -> @operator seq 1 {"body":"rename","data":{},"kind":"response"}
+        op asks rename {"name":"b2","new_name":"b3"}
+            op < DELIVER d3 @relay -> @operator seq 2 {"body":"rename","data":{},"kind":"response"}
+        op asks rename {"name":"b3","new_name":"b4"}
+            op < DELIVER d4 @relay -> @operator seq 3 {"body":"rename","data":{},"kind":"response"}
+        op asks history {"of":"b4"}
+            op < DELIVER d5 @relay -> @operator seq 4 {"body":"history","data":{"messages":[{"attempts":1,"body":"x","ended":1001000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"acknowledged","to":"b4"}]},"kind":"response"}
+        op asks rename {"name":"b4","new_name":"b5"}
+            op < DELIVER d6 @relay -> @operator seq 5 {"body":"rename","data":{},"kind":"response"}
+        op asks history {"of":"b5"}
+            op < DELIVER d7 @relay -> @operator seq 6 {"body":"history","data":{"messages":[]},"kind":"response"}
+        op asks history {"of":"Bob"}
+            op < DELIVER d8 @relay -> @operator seq 7 {"body":"history","data":{"messages":[{"attempts":1,"body":"x","ended":1001000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"acknowledged","to":"b5"}]},"kind":"response"}
+        ann>> b2: late
+            ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"b2 was renamed: it is b5 now"}
+        op asks forget {"name":"b5"}
+            op < DELIVER d9 @relay -> @operator seq 8 {"body":"forget","data":{},"kind":"response"}
+        ann>> b2: late
+            ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent b2 was ever here; here is Ann"}
+    "#]]);
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn examining_a_sound_file_changes_nothing() {
     newer.execute_batch("PRAGMA user_version = 99").unwrap();
     newer.close().unwrap();
     let error = store::examine(&folder.path()).unwrap_err().to_string();
-    assert!(error.contains("schema 99, this one knows 6"), "{error}");
+    assert!(error.contains("schema 99, this one knows 7"), "{error}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use protocol::{
     Moment,
     code::NackCode,
     name::Name,
-    record::{Change, DeliveryRow, Ending, Filter, Query, QueryResult},
+    record::{Change, DeliveryRow, Ending, Filter, NamedAgent, Query, QueryResult},
 };
 use std::fs;
 
@@ -27,10 +27,15 @@ fn expected(world: &World, filter: &Filter) -> Vec<u64> {
 fn is_wanted(filter: &Filter, row: &DeliveryRow) -> bool {
     let shared = String::from_utf8(row.message.shared.to_vec()).unwrap();
     let (from, to) = (name(row.message.sender), &row.delivery.to_name);
-    let has = |wanted: &Option<Name>| wanted.as_ref().is_none_or(|it| *it == from || it == to);
+    let is_own = |number| [row.message.sender, row.delivery.to].contains(&number);
+    let is_under = |(name, number): (&Name, Option<u64>)| {
+        (*name == from || name == to) && number.is_none_or(is_own)
+    };
+    let has = |wanted: &Option<NamedAgent>| {
+        wanted.as_ref().is_none_or(|agent| agent.names().any(is_under))
+    };
     let topic = |topic: &String| shared.contains(&format!("\"topic\":\"{topic}\""));
     let text = |text: &String| shared.to_lowercase().contains(text);
-    let is_own = |viewer| [row.message.sender, row.delivery.to].contains(&viewer);
     has(&filter.of)
         && has(&filter.with)
         && filter.viewer.is_none_or(is_own)
@@ -51,17 +56,22 @@ fn numbers(found: &QueryResult) -> Vec<u64> {
 
 fn filters() -> impl Strategy<Value = Filter> {
     let agent = || prop::option::of((0..5_u64).prop_map(name));
+    // The earlier names may be those of other agents now.
+    let earlier = prop::collection::vec((0..5_u64).prop_map(name), 0..3);
     let word = |words: &'static [&str]| {
         prop::option::weighted(0.3, prop::sample::select(words).prop_map(str::to_owned))
     };
     let topic = word(&["build.done", "other"]);
     let search = word(&["well", "is", "nothing"]);
     let (before, viewer) = (prop::option::of(1..30_u64), prop::option::weighted(0.3, 0..5_u64));
-    (agent(), agent(), viewer, topic, search, any_bool(), before).prop_map(
-        |(of, with, viewer, topic, search, dead, before)| Filter {
+    let of = (agent(), 0..6_u64, earlier);
+    (of, agent(), viewer, topic, search, any_bool(), before).prop_map(
+        |((of, number, earlier), with, viewer, topic, search, dead, before)| Filter {
             // With the same agent twice, the filter would ask for its messages to itself.
-            with: with.filter(|with| of.as_ref() != Some(with)),
-            of,
+            with: with
+                .filter(|with| of.as_ref() != Some(with) && !earlier.contains(with))
+                .map(Into::into),
+            of: of.map(|name| NamedAgent { name, number, earlier }),
             viewer,
             topic,
             search,

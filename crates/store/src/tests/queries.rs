@@ -312,8 +312,8 @@ fn each_query_of_people_uses_its_index() {
     words::add_function(&database).unwrap();
     let ids = IdForm { old: 9, ..IdForm::read(&database).unwrap() };
     ids.write(&database).unwrap();
-    let name = || Some(protocol::name::Name::parse("Ann").unwrap());
-    let list = |filter| query::select(&filter, None);
+    let name = || Some(protocol::name::Name::parse("Ann").unwrap().into());
+    let list = |filter| query::select(&filter, [false; 3], None);
     let topic = Some("build".to_owned());
     let search = query::Search::new(&database, "hello").unwrap().unwrap();
     for (sql, indices) in [
@@ -323,9 +323,13 @@ fn each_query_of_people_uses_its_index() {
             list(Filter { of: name(), ..Filter::default() }),
             &["delivery_sender", "delivery_recipient"],
         ),
+        (
+            query::select(&Filter { of: name(), ..Filter::default() }, [false, true, false], None),
+            &["delivery_sender", "delivery_recipient"],
+        ),
         (list(Filter { topic, ..Filter::default() }), &["delivery_topic"]),
         (list(Filter { dead: true, ..Filter::default() }), &["delivery_dead"]),
-        (query::select(&Filter::default(), Some(&search)), &["delivery_message"]),
+        (query::select(&Filter::default(), [false; 3], Some(&search)), &["delivery_message"]),
     ] {
         let mut statement = database.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let count = statement.parameter_count();

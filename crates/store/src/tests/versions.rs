@@ -13,11 +13,11 @@ use super::{
         Folder, NOW_MS, RunningStore, answers, clock, end_group, open_with, query, run, write,
     },
     queries::rows_of,
-    world::World,
+    world::{World, name},
 };
 use protocol::{
     code::NackCode,
-    record::{AcceptedSend, Change, Ending, NoticeRecord, Query},
+    record::{AcceptedSend, AgentRecord, Change, Ending, NoticeRecord, Query},
 };
 use rusqlite::{Connection, Row};
 use std::fs;
@@ -89,6 +89,8 @@ fn older_file_is_taken_over_and_kept() {
         assert!(expected.len() > 100, "{}", expected.len());
         make_older(&folder, version);
         let before = fs::read(folder.path()).unwrap();
+        // No version before 7 had these.
+        world.oracle.agents.values_mut().for_each(|agent| agent.earlier.clear());
         if version < 5 {
             // No version before 5 had these.
             world.oracle.agents.values_mut().for_each(|agent| agent.guest_key = None);
@@ -279,7 +281,32 @@ const NOTE: &str =
 
 /// A version after the current one.
 const NEXT: Schema =
-    Schema { version: FIRST + 1, create: "", tables: &["agent", "note"], steps: &[NOTE] };
+    Schema { version: FIRST + 2, create: "", tables: &["agent", "note"], steps: &["", NOTE] };
+
+#[test]
+fn file_without_earlier_names_gets_room_for_them() {
+    let folder = Folder::new();
+    let agent = AgentRecord {
+        number: 7,
+        name: name(2),
+        since_unix_ms: 1,
+        forget_at: None,
+        guest_key: None,
+        earlier: Vec::new(),
+    };
+    let store = |agent: &AgentRecord| vec![write(vec![Change::Agent(Box::new(agent.clone()))])];
+    folder.run(store(&agent));
+    let file = Connection::open(folder.path()).unwrap();
+    file.execute_batch("ALTER TABLE agent DROP COLUMN earlier; PRAGMA user_version = 6").unwrap();
+    file.close().unwrap();
+    let opened = folder.open();
+    assert_eq!(opened.image.agents[&7], agent);
+    let kept = folder.0.join("relay.db.before-v6");
+    assert!(opened.remarks[0].ends_with(&format!("kept as {}", kept.display())), "{opened:?}");
+    let renamed = AgentRecord { name: name(3), earlier: vec![name(1), name(2)], ..agent };
+    run(opened.store, store(&renamed));
+    assert_eq!(folder.image().agents[&7], renamed);
+}
 
 #[test]
 fn older_file_is_copied_and_migrated_and_newer_one_refused() {
@@ -287,7 +314,7 @@ fn older_file_is_copied_and_migrated_and_newer_one_refused() {
     let before = folder.image();
     let mut connection = file::connect(&folder.settings()).unwrap();
     let prepared = schema::prepare(&mut connection, &folder.path(), &NEXT).unwrap();
-    let copy = folder.0.join("relay.db.before-v6");
+    let copy = folder.0.join("relay.db.before-v7");
     assert_eq!(prepared, Prepared::Migrated(copy.clone()));
     platform::paths::check_private(&copy).unwrap();
     let text: String = connection.query_row("SELECT text FROM note", [], |row| row.get(0)).unwrap();
@@ -297,7 +324,7 @@ fn older_file_is_copied_and_migrated_and_newer_one_refused() {
     file::close(connection).unwrap();
 
     let error = open_with(folder.settings()).unwrap_err().to_string();
-    assert!(error.contains("schema 7, this one knows 6"), "{error}");
+    assert!(error.contains("schema 8, this one knows 7"), "{error}");
     assert!(folder.files("relay.db.damaged").is_empty(), "the newer file is not set aside");
 
     fs::rename(&copy, folder.path()).unwrap();
@@ -308,7 +335,7 @@ fn older_file_is_copied_and_migrated_and_newer_one_refused() {
 fn failed_migration_changes_nothing() {
     let folder = folder_with_messages();
     let before = folder.image();
-    let broken = Schema { steps: &["CREATE TABLE note (text TEXT); nonsense"], ..NEXT };
+    let broken = Schema { steps: &["", "CREATE TABLE note (text TEXT); nonsense"], ..NEXT };
     let mut connection = file::connect(&folder.settings()).unwrap();
     schema::prepare(&mut connection, &folder.path(), &broken).unwrap_err();
     file::close(connection).unwrap();

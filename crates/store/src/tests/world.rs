@@ -194,6 +194,7 @@ impl World {
             since_unix_ms: pick,
             forget_at: pick.is_multiple_of(2).then_some(Moment(pick)),
             guest_key: pick.is_multiple_of(3).then_some([pick as u8; 32]),
+            earlier: (0..pick % 4).map(|earlier| name(earlier + pick)).collect(),
         }))
     }
 
