@@ -48,6 +48,7 @@ mod purge;
 mod read;
 mod redeliver;
 mod release;
+mod rename;
 mod request;
 mod restart;
 mod restore;
@@ -283,6 +284,7 @@ enum Command {
     Purge(purge::Purge),
     Hold(hold::Hold),
     Release(release::Release),
+    Rename(rename::Rename),
     Stop(stop::Stop),
     Up(up::Up),
     Down(down::Down),
@@ -333,6 +335,7 @@ impl Top {
             Command::Purge(purge) => purge.run(&options),
             Command::Hold(hold) => hold.run(&options),
             Command::Release(release) => release.run(&options),
+            Command::Rename(rename) => rename.run(&options),
             Command::Stop(stop) => stop.run(&options),
             Command::Up(up) => up.run(&options),
             Command::Down(down) => down.run(&options),

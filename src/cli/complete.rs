@@ -371,6 +371,7 @@ impl<'a> Place<'a> {
         let live = match kind {
             Kind::Agent => Some(Live::Agents(match self.command {
                 Some("attach" | "hold" | "release" | "stop") => Some(true),
+                Some("rename") => Some(false),
                 Some("purge") if self.given.contains(&"--forget") => Some(false),
                 _ => None,
             })),

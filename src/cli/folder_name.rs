@@ -22,6 +22,7 @@ use platform::{clock, lock::Lock, paths};
 use protocol::{
     name::{LOCAL_NAME_BYTES_MAX, Name},
     relay::{ForgetRequest, HistoryRequest, Page, RequestName},
+    text::escaped,
 };
 use std::{
     fs, io,
@@ -66,11 +67,13 @@ impl FolderName {
         let client = join_or_start(context, &looking)?;
         let _choosing = lock(&directory.join(LOCK_FILE))?;
         let base = base(folder);
-        for number in 1..=NAMES_MAX {
-            let name = match number {
-                1 => base.clone(),
-                number => format!("{base}-{number}"),
-            };
+        let made_up = || (1..=NAMES_MAX).map(|number| numbered(&base, number));
+        let mut own = names_of(&directory, folder)?;
+        let known: Vec<_> = made_up().filter(|name| take(&mut own, name)).collect();
+        // The others have come by `rename`.
+        let renamed = own.into_iter().map(|name| spelled(&client, name));
+        let renamed = renamed.collect::<Result<Vec<_>, _>>()?;
+        for name in known.into_iter().chain(renamed).chain(made_up()) {
             if let Some(chosen) = Self::try_name(&directory, folder, name, &client)? {
                 return Ok(chosen);
             }
@@ -86,13 +89,9 @@ impl FolderName {
         name: String,
         client: &Client,
     ) -> Result<Option<Self>, Failure> {
-        let file = directory.join(format!("{}.folder", name.to_ascii_lowercase()));
+        let file = file_of(directory, &name);
         let path = folder.to_string_lossy();
-        let owner = match fs::read_to_string(&file) {
-            Ok(owner) => Some(owner),
-            Err(error) if is_absent(&error) => None,
-            Err(error) => return Err(failed(&file, &error)),
-        };
+        let owner = read(&file)?;
         let is_connected = agent_row(client, &name, |row| row.map(|row| row.here))?;
         let is_new = owner.is_none();
         let is_free = match owner {
@@ -145,11 +144,89 @@ impl FolderName {
     }
 }
 
+/// Lets the name of a folder follow its agent, which `rename` gives another name. If this ends
+/// early, the folder has both names or the old one, and the same command completes it.
+pub(super) fn rename(
+    home: &Path,
+    [before, after]: [&str; 2],
+    carry_out: impl FnOnce() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let directory = home.join(DIRECTORY);
+    let [old, new] = [before, after].map(|name| file_of(&directory, name));
+    if old == new || !directory.try_exists().map_err(|error| failed(&directory, &error))? {
+        return carry_out();
+    }
+    let _choosing = lock(&directory.join(LOCK_FILE))?;
+    let (folder, taken) = (read(&old)?, read(&new)?);
+    if let Some(other) = taken.as_ref().filter(|taken| folder.as_ref() != Some(taken)) {
+        let failure = format!("{after} is the name of the directory {}", escaped(other));
+        return Err(Failure::failed(failure).hint(format!("remove {} to free it", new.display())));
+    }
+    let Some(folder) = folder else { return carry_out() };
+    paths::write_private_file(&new, folder.as_bytes()).map_err(Failure::because)?;
+    let renamed = carry_out();
+    let gone = if renamed.is_ok() { &old } else { &new };
+    let removed = fs::remove_file(gone).map_err(|error| failed(gone, &error));
+    renamed.and(removed)
+}
+
 /// Returns the folder to which the name of an agent belongs, if the name was made up for it.
 pub(super) fn folder_of(home: &Path, name: &str) -> Option<PathBuf> {
     let name = Name::parse(name).ok()?.folded();
-    let file = home.join(DIRECTORY).join(format!("{name}.folder"));
-    fs::read_to_string(file).ok().map(PathBuf::from)
+    fs::read_to_string(file_of(&home.join(DIRECTORY), &name)).ok().map(PathBuf::from)
+}
+
+/// The extension of the file of a name.
+const FILE: &str = ".folder";
+
+fn file_of(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("{}{FILE}", name.to_ascii_lowercase()))
+}
+
+/// Returns the content of a name's file, which is the path of the folder that has the name.
+fn read(file: &Path) -> Result<Option<String>, Failure> {
+    match fs::read_to_string(file) {
+        Ok(folder) => Ok(Some(folder)),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(failed(file, &error)),
+    }
+}
+
+/// Returns the names that a folder has, in lower case and sorted.
+fn names_of(directory: &Path, folder: &Path) -> Result<Vec<String>, Failure> {
+    let path = folder.to_string_lossy();
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory).map_err(|error| failed(directory, &error))? {
+        let file = entry.map_err(|error| failed(directory, &error))?.path();
+        let name = file.file_name().and_then(|name| name.to_str()?.strip_suffix(FILE));
+        if let Some(name) = name
+            && read(&file)?.is_some_and(|owner| owner == path)
+        {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Removes a name from a list of names in lower case. Returns whether it was there.
+fn take(names: &mut Vec<String>, name: &str) -> bool {
+    let at = names.iter().position(|own| own.eq_ignore_ascii_case(name));
+    at.map(|at| names.remove(at)).is_some()
+}
+
+/// Returns a name as its agent spells it.
+fn spelled(client: &Client, name: String) -> Result<String, Failure> {
+    let known = agent_row(client, &name, |row| row.map(|row| row.name.to_string()))?;
+    Ok(known.unwrap_or(name))
+}
+
+/// The name with this number that is made up for a folder.
+fn numbered(base: &str, number: usize) -> String {
+    match number {
+        1 => base.to_owned(),
+        number => format!("{base}-{number}"),
+    }
 }
 
 fn failed(file: &Path, error: &io::Error) -> Failure {

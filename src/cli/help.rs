@@ -8,7 +8,13 @@ pub(super) const ALL: &str = "all";
 
 /// The commands in groups, in the order of the help.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Agents", &["run", "spawn", "attach", "restore", "agents", "wait", "hold", "release", "stop"]),
+    (
+        "Agents",
+        &[
+            "run", "spawn", "attach", "restore", "agents", "wait", "hold", "release", "stop",
+            "rename",
+        ],
+    ),
     ("Messages", &["send", "ask", "listen", "inbox", "read", "redeliver", "purge"]),
     ("Watching", &["top", "history", "tap"]),
     ("Daemon", &["up", "down", "status", "service", "policy", "doctor", "bridge", "stdio"]),

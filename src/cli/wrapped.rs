@@ -59,6 +59,18 @@ pub(super) fn each_once<'n>(first: &'n str, others: &'n [String]) -> Result<Vec<
     Ok(agents)
 }
 
+/// Checks that no wrapper of an agent runs.
+pub(super) fn check_is_over(options: &HomeOptions, name: &str) -> Result<(), Failure> {
+    let run_directory = options.home()?.join(RUN_DIRECTORY);
+    match ControlClient::connect(&run_directory, name) {
+        Ok(_) => {
+            let failure = Failure::failed(format!("{} runs", escaped(name)));
+            Err(failure.hint(format!("end it first: `agent-relay stop {}`", escaped(name))))
+        }
+        Err(_) => Ok(()),
+    }
+}
+
 /// The answer of a wrapper to a command that takes messages.
 pub(super) struct Taken {
     /// The messages in their frames.

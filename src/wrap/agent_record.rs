@@ -157,6 +157,19 @@ pub(crate) fn remove(home: &Path, name: &str) -> io::Result<()> {
     }
 }
 
+/// Lets the record of an agent follow it to another name, if there is a record.
+pub(crate) fn rename(home: &Path, before: &str, after: &str) -> io::Result<()> {
+    let record = match read(&path(home, before)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        record => AgentRecord { name: after.to_owned(), ..record? },
+    };
+    record.write(home)?;
+    match path(home, before) == path(home, after) {
+        true => Ok(()),
+        false => remove(home, before),
+    }
+}
+
 fn remove_oldest(home: &Path) -> io::Result<()> {
     let records = all(home)?;
     if records.len() <= RECORDS_MAX {
@@ -289,6 +302,19 @@ mod tests {
         remove(&home.0, "web").unwrap();
         remove(&home.0, "web").unwrap();
         assert_eq!(only(), None);
+    }
+
+    #[test]
+    fn record_follows_its_agent_to_another_name() {
+        let home = Home::new("renamed");
+        let names = || -> Vec<_> { all(&home.0).unwrap().into_iter().map(|r| r.name).collect() };
+        rename(&home.0, "Web", "Eve").unwrap();
+        assert_eq!(names(), [""; 0]);
+        record("Web").write(&home.0).unwrap();
+        for after in ["Eve", "eve", "Web"] {
+            rename(&home.0, &names()[0], after).unwrap();
+            assert_eq!(names(), [after]);
+        }
     }
 
     #[test]

@@ -275,4 +275,20 @@ fn agent_cli_is_named_after_its_directory() {
     let fifth = start(&sandbox.directory().join("api"), &["-n", "x"]);
     fifth.wait_for("note: the name goes to");
     here("api-2");
+    // A directory's name follows its agent, and stays the directory's.
+    let runs = err(&run(&sandbox, &["rename", "api-2", "Eve"], FAILED));
+    assert!(runs.contains("api-2 runs; end it first: `agent-relay stop api-2`"), "{runs}");
+    run(&sandbox, &["stop", "api-2"], DONE);
+    let taken = err(&run(&sandbox, &["rename", "api-2", "web-3"], FAILED));
+    assert!(taken.contains("web-3 runs"), "{taken}");
+    run(&sandbox, &["rename", "api-2", "Eve"], DONE);
+    let sixth = start(&sandbox.directory().join("api"), &[]);
+    here("Eve");
+    let _seventh = start(&sandbox.directory().join("api"), &[]);
+    here("api-2");
+    drop(sixth);
+    until("Eve is away", || !is_here("Eve"));
+    run(&sandbox, &["stop", "web-3"], DONE);
+    let taken = err(&run(&sandbox, &["rename", "Eve", "web-3"], FAILED));
+    assert!(taken.contains("web-3 is the name of the directory"), "{taken}");
 }

@@ -6,8 +6,12 @@ use crate::{
 };
 use platform::tty::Size;
 use serde_json::{Value, json};
-use std::{collections::BTreeSet, fs};
-use testkit::{sandbox::Sandbox, terminal::Terminal, waiting::until};
+use std::{collections::BTreeSet, fs, process::Stdio, slice};
+use testkit::{
+    sandbox::Sandbox,
+    terminal::Terminal,
+    waiting::{until, wait},
+};
 
 const DONE: i32 = 0;
 const FAILED: i32 = 1;
@@ -91,6 +95,74 @@ fn purge_and_forget_remove_an_agent_that_is_away() {
     assert_eq!(out(&run(&sandbox, &["purge", "--forget", "Bob"], DONE)), "Bob is forgotten\n");
     let unknown = err(&run(&sandbox, &["purge", "Bob"], FAILED));
     assert!(unknown.contains("no agent Bob is known"), "{unknown}");
+}
+
+#[test]
+fn renamed_agent_keeps_its_mail_and_its_history() {
+    let mut sandbox = Sandbox::new();
+    let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
+    bob.send("Ann", "from the old name", json!({"requires_ack": true}));
+    let message = ann.expect("DELIVER");
+    ann.acknowledge(&message);
+    bob.expect("ACK");
+    let refused = err(&run(&sandbox, &["rename", "Bob", "Eve"], FAILED));
+    assert!(refused.contains("Bob is connected: end it first"), "{refused}");
+    bob.leave();
+    send(&sandbox, &["Bob", "to the old name"]);
+    let usage = err(&run(&sandbox, &["rename", "Bob", "root"], USAGE));
+    assert!(usage.contains("this name is reserved"), "{usage}");
+    assert_eq!(out(&run(&sandbox, &["rename", "bob", "Eve"], DONE)), "bob is Eve now\n");
+    for is_restarted in [false, true] {
+        if is_restarted {
+            sandbox.kill();
+            sandbox.start();
+        }
+        let names = |options: &[&str]| -> Vec<_> {
+            let found = rows(&sandbox, &[&["history"], options].concat());
+            found.iter().map(|row| (row["from"].clone(), row["to"].clone())).collect()
+        };
+        let to = (json!("@operator"), json!("Eve"));
+        let from = (json!("Eve"), json!("Ann"));
+        assert_eq!(names(&["--with", "Eve"]), [to.clone(), from.clone()]);
+        assert_eq!(names(&["--with", "Eve", "--to", "Ann"]), slice::from_ref(&from));
+        assert_eq!(names(&["--search", "old name", "--with", "Bob"]), [to, from]);
+        let unknown = err(&run(&sandbox, &["send", "Bob", "x"], 3));
+        assert!(unknown.contains("Bob was renamed: it is Eve now"), "{unknown}");
+    }
+    // The next agent of the old name is another one.
+    assert_eq!(sandbox.join("Bob").ask("history", &json!({}))["messages"], json!([]));
+    let received = rows(&sandbox, &["listen", "--as", "Eve", "--count", "1"]);
+    assert_eq!(received[0]["payload"]["body"], "to the old name");
+}
+
+#[test]
+fn rename_is_whole_if_the_daemon_is_killed_meanwhile() {
+    let mut sandbox = Sandbox::new();
+    sandbox.join("Ann").leave();
+    send(&sandbox, &["Ann", "kept"]);
+    let mut names = ["Ann", "Eve"];
+    for _ in 0..6 {
+        let mut tap = sandbox.operator();
+        tap.ask("tap", &json!({"changes": true}));
+        let line = ["rename", names[0], names[1]];
+        let mut renaming = sandbox.command(line).stdout(Stdio::null()).spawn().unwrap();
+        // The store has the change at this moment, or gets it.
+        let change = tap.expect("DELIVER")["payload"]["data"].take();
+        assert_eq!((&change["agent"], &change["from"]), (&names[1].into(), &names[0].into()));
+        sandbox.kill();
+        // The command may have got no answer.
+        renaming.kill().unwrap();
+        wait(&mut renaming, "the command");
+        sandbox.start();
+        let known: Vec<_> = sandbox.operator().agents();
+        assert_eq!((known.len(), &known[0]["waiting"]), (1, &json!(1)), "{known:?}");
+        assert!(names.contains(&known[0]["name"].as_str().unwrap()), "{known:?}");
+        // The same command completes what was cut short.
+        run(&sandbox, &line, DONE);
+        names.reverse();
+    }
+    let received = rows(&sandbox, &["listen", "--as", names[0], "--count", "1"]);
+    assert_eq!(received[0]["payload"]["body"], "kept");
 }
 
 #[test]

@@ -94,6 +94,15 @@ fn killed_agent_goes_on_in_its_own_conversation_with_its_mail() {
     run(&sandbox, &["restore", "ann"]);
     until("Ann runs once more", || started(&sandbox).len() == 3);
     run(&sandbox, &["stop", "Ann"]);
+
+    // A renamed agent goes on under its new name.
+    assert_eq!(run(&sandbox, &["rename", "Ann", "Eve"]), "Ann is Eve now\n");
+    run(&sandbox, &["restore", "eve"]);
+    until("Eve runs", || started(&sandbox).len() == 4);
+    assert_eq!(started(&sandbox)[3], expected[1]);
+    let waiting = run(&sandbox, &["inbox", "--as", "Eve"]);
+    assert!(waiting.contains("Are you back?"), "{waiting}");
+    run(&sandbox, &["stop", "Eve"]);
 }
 
 #[test]

@@ -520,6 +520,8 @@ fn agents_of_two_projects() {
     recipe.is_briefed("api", &api);
     recipe.play(DONE);
     recipe.play(DONE);
+    recipe.sandbox.join("web-2").leave();
+    recipe.play(DONE);
     recipe.end();
 }
 

@@ -2,7 +2,10 @@
 
 use crate::cli::print;
 use protocol::{
-    relay::{ACCEPTED, ACKNOWLEDGED, AgentRow, Change, ChangeKind, DEAD, JOINED, LEFT, MessageRow},
+    relay::{
+        ACCEPTED, ACKNOWLEDGED, AgentRow, Change, ChangeKind, DEAD, JOINED, LEFT, MessageRow,
+        RENAMED,
+    },
     text::is_hidden,
 };
 use serde::Serialize;
@@ -218,7 +221,8 @@ impl Agents {
     pub(super) fn note(&mut self, event: &Event) -> bool {
         let (Some(name), Some(state)) = (&event.agent, &event.state) else { return true };
         let folded = name.to_ascii_lowercase();
-        if state == LEFT {
+        // An agent is renamed while it is away.
+        if [LEFT, RENAMED].contains(&&**state) {
             self.0.remove(&folded);
             return true;
         }
