@@ -8,13 +8,14 @@ use super::{
 use crate::wrap::control::client::ControlClient;
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
+use platform::clock;
 use protocol::control::Ended;
 use serde::Serialize;
 use std::time::Duration;
 
-/// The longest wait until a command has ended. An unresponsive command is killed after some
+/// The longest wait until all commands have ended. An unresponsive command is killed after some
 /// seconds, and sending its last messages can take some seconds more.
-const END: Duration = Duration::from_secs(30);
+const END_MS: u64 = 30_000;
 
 /// The longest wait from the command's end to the wrapper's.
 const CLOSE: Duration = Duration::from_secs(5);
@@ -61,15 +62,17 @@ impl Stop {
             Ok((name, wrapper))
         };
         let begun: Vec<_> = names.into_iter().map(begin).collect();
+        let deadline = clock::monotonic_ms().saturating_add(END_MS);
         let ended = begun.into_iter().map(|begun| {
             let (name, wrapper) = begun?;
-            self.await_end(name, &wrapper)
+            self.await_end(name, &wrapper, deadline)
         });
         Ok(first_failure(self.json, ended))
     }
 
-    fn await_end(&self, name: &str, wrapper: &ControlClient) -> Result<(), Failure> {
-        let ended = wrapper.await_end(END).map_err(|error| explain(name, &error))?;
+    fn await_end(&self, name: &str, wrapper: &ControlClient, deadline: u64) -> Result<(), Failure> {
+        let left = Duration::from_millis(deadline.saturating_sub(clock::monotonic_ms()));
+        let ended = wrapper.await_end(left).map_err(|error| explain(name, &error))?;
         wrapper.await_close(CLOSE);
         let mut out = Out::new();
         match self.json {

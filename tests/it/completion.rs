@@ -21,11 +21,12 @@ const RELAY: &str = env!("CARGO_BIN_EXE_agent-relay");
 const HOSTILE: &str = "x $(touch pwned)`touch pwned`y";
 
 /// Keys, and the words of the line that they complete.
-const CASES: [(&str, &str); 17] = [
+const CASES: [(&str, &str); 18] = [
     ("agent-relay rede\t", "<redeliver>"),
     ("agent-relay clau\t", "<claude>"),
     ("agent-relay -n Zed cod\t", "<-n><Zed><codex>"),
     ("agent-relay send Bo\t", "<send><Bob>"),
+    ("agent-relay send Ann,Bo\t", "<send><Ann,Bob>"),
     ("agent-relay send \"Bo\t", "<send><Bob>"),
     ("agent-relay send Bob \t", "<send><Bob>"),
     ("agent-relay send --as=An\t", "<send><--as=Ann>"),

@@ -371,6 +371,8 @@ mod tests {
         assert!(agents.note(&doing("idle", 7_000)));
         assert!(agents.note(&doing("idle", 9_000)));
         assert!(agents.note(&Event::of_agent(9, "ANN", LEFT)));
+        // An agent is renamed while it is away, so it is not among those that are here.
+        assert!(agents.note(&Event::of_agent(9, "Eve", RENAMED)));
         assert!(agents.0.is_empty());
     }
 

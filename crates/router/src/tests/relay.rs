@@ -235,10 +235,11 @@ fn renamed_agent_keeps_its_mail_streams_subscriptions_and_history() {
             ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
         op asks tap {"changes":true}
             op < DELIVER d2 @relay -> @operator seq 1 {"body":"tap","data":{"changes":true},"kind":"response"}
+        disk shows
         op asks rename {"name":"bob","new_name":"Eve"}
+            keep Eve away
             op < DELIVER d3 @relay -> @operator seq 2 {"body":"","data":{"agent":"Eve","at":1001000,"from":"Bob","kind":"agent","state":"renamed"},"kind":"change"}
             op < DELIVER d4 @relay -> @operator seq 3 {"body":"rename","data":{},"kind":"response"}
-        disk shows
         op asks agents
             op < DELIVER d5 @relay -> @operator seq 4 {"body":"agents","data":{"agents":[{"here":true,"in_flight":1,"name":"Ann","queued":1,"queued_bytes":591,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0},{"here":false,"in_flight":0,"name":"Eve","queued":1,"queued_bytes":589,"since":1001000,"subscriptions":1,"waiting":1}]},"kind":"response"}
         ann>> Bob: late
