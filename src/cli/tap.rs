@@ -23,7 +23,7 @@ use protocol::{
 };
 use terminal::frame::Origin;
 
-/// Print all messages and answers as they are routed, until Ctrl-C.
+/// Print all messages and answers as they are routed, or with --events what becomes of them.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
