@@ -28,8 +28,8 @@ const PAST_MAX: u64 = 10_000;
 const LIMIT_MAX: u64 = 1_000_000;
 
 /// What may be missing after the daemon was away.
-const MISSING: &str = "the daemon was away: since then, answers, at-most-once messages and some \
-                       changes of agents may be missing";
+const MISSING: &str = "the daemon was away: since then, at-most-once messages and some changes of \
+                       agents may be missing";
 
 /// The options of `tap` that need `--events`.
 #[derive(Debug)]
@@ -53,8 +53,8 @@ impl Events {
         if limit > LIMIT_MAX {
             return Err(Failure::usage(format!("--limit is at most {LIMIT_MAX}")));
         }
-        if !self.follow && self.kind.is_some_and(|kind| kind != ChangeKind::Message) {
-            let failure = Failure::usage("only --follow shows agents and answers");
+        if !self.follow && self.kind == Some(ChangeKind::Agent) {
+            let failure = Failure::usage("only --follow shows agents");
             return Err(failure.hint("add --follow"));
         }
         let filter = Filter {

@@ -34,7 +34,7 @@ use terminal::frame::Origin;
     example = "agent-relay tap --events --follow --agent Ann",
     note = "Events are JSON, one object a line, and have no texts. Kinds are message (accepted, \
             acknowledged, dead), agent (joined, left, idle, working …), answer and lost. Only \
-            --follow shows agents and answers."
+            --follow shows agents."
 )]
 pub(super) struct Tap {
     /// print one JSON object a line for each message
@@ -176,7 +176,7 @@ pub(super) fn is_copy(delivery: &Delivery) -> bool {
 
 /// The text of a copy, indented.
 pub(super) fn text(copy: &TapCopy<'_>) -> String {
-    if let Some(TapAnswer { response, response_data: data }) = copy.answer {
+    if let Some(TapAnswer { response, response_data: data, .. }) = copy.answer {
         let data = data.map(ToOwned::to_owned);
         return indented(&ask::answer_text(&Answer {
             from: copy.from.to_string(),

@@ -284,6 +284,34 @@ fn asked_id(asked: &Output) -> String {
 }
 
 #[test]
+fn answer_in_time_is_found_by_the_questions_id() {
+    let mut sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let ask = ["ask", "Bob", "Which port?"];
+    let id = asked_id(&asked(&sandbox, &mut bob, &ask, r#"{"body":"8080"}"#));
+    for is_restarted in [false, true] {
+        if is_restarted {
+            sandbox.kill();
+            sandbox.start();
+        }
+        let resumed = run(&sandbox, &["ask", "--resume", &id], DONE);
+        assert_eq!((out(&resumed), err(&resumed)), ("8080\n".to_owned(), String::new()));
+        let history = out(&run(&sandbox, &["history", "--json", "--search", "8080"], DONE));
+        let row: Value = serde_json::from_str(&history).unwrap();
+        assert_eq!(row["state"], "acknowledged");
+        let (from, to, replies) = (&row["from"], &row["to"], &row["payload_meta"]["replyTo"]);
+        assert_eq!((from, to), (&json!("Bob"), &json!("@operator")));
+        assert!(replies.as_str().unwrap().starts_with(&id), "{row}");
+        let read = out(&run(&sandbox, &["read", row["id"].as_str().unwrap()], DONE));
+        assert!(read.ends_with("\n8080\n"), "{read}");
+    }
+    assert_eq!(out(&run(&sandbox, &["inbox"], DONE)), "nothing waits for you\n");
+    let events = out(&run(&sandbox, &["events", "--kind", "answer", "--from", "Bob"], DONE));
+    let event: Value = serde_json::from_str(&events).unwrap();
+    assert!(event["id"].as_str().unwrap().starts_with(&id), "{event}");
+}
+
+#[test]
 fn late_answer_is_mail_and_is_found_by_the_questions_id() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");

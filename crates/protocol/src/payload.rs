@@ -451,7 +451,7 @@ pub struct MessagePayload<'a> {
     pub thread: Option<String>,
 }
 
-/// The `kind` of the message that a late answer to an operator's question becomes.
+/// The `kind` of the message that the answer to a question becomes in the history.
 pub const ANSWER: &str = "answer";
 
 /// The highest `importance` by convention.

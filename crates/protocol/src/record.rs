@@ -76,6 +76,10 @@ pub enum Change {
     Question(Box<QuestionRecord>),
     /// Removes a question, given by its delivery's id: it was answered or its time is over.
     QuestionEnded(Uuid),
+    /// Stores an answer that its asker gets on its connection, as a message whose delivery has
+    /// ended as acknowledged. The store drops it while it fails or lacks capacity, without a
+    /// report: the asker gets the answer all the same.
+    Answer(Box<AnswerRecord>),
     /// Changes nothing. The store syncs what was changed before, which it puts off where deliveries
     /// were only acknowledged.
     Sync,
@@ -264,6 +268,15 @@ pub struct QuestionRecord {
     pub timeout_ms: u64,
     /// The end of that time.
     pub until: Moment,
+}
+
+/// The answer to a question, as a message to the agent that asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerRecord {
+    /// The message.
+    pub message: MessageRecord,
+    /// The message's only delivery.
+    pub delivery: DeliveryRecord,
 }
 
 /// The daemon's clock at the last write.

@@ -820,6 +820,9 @@ impl<'a> TapCopy<'a> {
 /// The answer in a [`TapCopy`].
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TapAnswer<'a> {
+    /// The id of the answer's delivery in the history.
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub id: Option<Cow<'a, str>>,
     /// The answer, yes or no.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<bool>,

@@ -29,6 +29,7 @@
 )]
 
 mod accounts;
+mod answers;
 mod backlog;
 mod connections;
 mod context;

@@ -6,6 +6,7 @@
 
 use super::{
     Router,
+    answers::AnswerMessage,
     interface::ClientId,
     journal::Acceptance,
     keys::AgentKey,
@@ -20,31 +21,12 @@ use super::{
 use protocol::{
     client_frame::Answer,
     code::NackCode,
-    envelope::{Envelope, Kind},
     name::{Name, OPERATOR},
-    payload::{ANSWER, MessagePayload, Meta},
     record::{Change, Ending},
     relay::{TakeRequest, Taken},
     text::Quoted,
 };
-use serde::{Deserialize, Serialize};
-use serde_json::value::{RawValue, to_raw_value};
-use std::borrow::Cow;
 use uuid::Uuid;
-
-/// An answer that is only a text.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Text<'a> {
-    #[serde(borrow)]
-    body: Cow<'a, str>,
-}
-
-/// The data of an answer that is no and has a text.
-#[derive(Serialize)]
-struct No {
-    response: bool,
-}
 
 impl Router {
     /// Returns the operators' name, which is added if need be. It is added even beyond `names_max`:
@@ -110,36 +92,22 @@ impl Router {
     }
 
     /// Queues the answer to an operator's question as a message. The question ends when the message
-    /// is stored.
+    /// is stored. Returns the id of the message's delivery, or `None` if the message exists already.
     pub(super) fn mail_answer(
         &mut self,
         client: ClientId,
         delivery: Uuid,
         stated: &Answer,
-    ) -> Result<(), Refusal> {
-        let Some(question) = self.questions.get(delivery) else { return Ok(()) };
+    ) -> Result<Option<Uuid>, Refusal> {
+        let Some(question) = self.questions.get(delivery) else { return Ok(None) };
         let (from, operator) = (question.to, question.from);
-        // The id is the same for every repetition of the answer.
-        let id = format!("{ANSWER}-{delivery}");
-        let meta =
-            Meta { requires_ack: true, reply_to: Some(delivery.to_string()), ..Meta::default() };
-        let (payload, meta) = (payload_of(stated), raw(&meta));
-        let envelope = Envelope {
-            kind: Kind::Send,
-            id: id.as_str().into(),
-            from: None,
-            to: Some(OPERATOR.into()),
-            topic: None,
-            payload: payload.get(),
-            payload_meta: Some(meta.get()),
-            delivery: None,
-            json: "",
-        };
+        let answer = AnswerMessage::new(delivery, stated);
+        let envelope = answer.envelope(OPERATOR);
         let digest = SendDigest::of(&envelope);
         if self.mail.send_state(from, digest).is_some() {
             // An earlier daemon has stored this answer.
             self.questions.close(&mut self.ctx, delivery);
-            return Ok(());
+            return Ok(None);
         }
         let send = SendRequest {
             envelope: &envelope,
@@ -167,7 +135,7 @@ impl Router {
         let queued = self.queue(&send, &sent, operator, stream, Some(digest));
         let acceptance = Acceptance {
             client,
-            send_id: SendId::new(&id),
+            send_id: SendId::new(&answer.id),
             recipients: None,
             away: false,
             answers: Some(delivery),
@@ -178,7 +146,7 @@ impl Router {
         let state = SendState::Complete { recipients: None, away: false, number, ticket };
         self.remember_send(&send, digest, state, 1);
         self.questions.set_being_mailed(delivery, true);
-        Ok(())
+        Ok(Some(queued.id))
     }
 
     /// Returns an answer to its sender, because the store could not keep it. The question stays.
@@ -189,24 +157,6 @@ impl Router {
         let ack_id = delivery.to_string();
         self.return_answer(client, &ack_id, correlation_id, (NackCode::StoreFailed, why));
     }
-}
-
-/// Returns the payload of the message that an answer becomes.
-fn payload_of(stated: &Answer) -> Box<RawValue> {
-    let data = stated.response_data.as_deref();
-    let text = data.and_then(|data| serde_json::from_str::<Text<'_>>(data.get()).ok());
-    let is_no = stated.response == Some(false);
-    let no = is_no.then(|| raw(&No { response: false }));
-    let (body, data) = match (text, data) {
-        (Some(text), _) => (text.body, no.as_deref()),
-        (None, Some(data)) => ("".into(), Some(data)),
-        (None, None) => (if is_no { "no" } else { "yes" }.into(), no.as_deref()),
-    };
-    raw(&MessagePayload { kind: ANSWER.into(), body, data, thread: None })
-}
-
-fn raw(value: &impl Serialize) -> Box<RawValue> {
-    to_raw_value(value).expect("wire types are JSON")
 }
 
 #[cfg(test)]

@@ -379,7 +379,9 @@ impl Testbed {
         if space {
             return (persisted, Input::Persisted(self.through));
         }
-        let refused = persisted.extract_if(.., |change| matches!(change, Change::Accepted(_)));
+        let needs_space =
+            |change: &mut Change| matches!(change, Change::Accepted(_) | Change::Answer(_));
+        let refused = persisted.extract_if(.., needs_space);
         for change in refused {
             let Change::Accepted(accepted) = change else { continue };
             accepted.deliveries.iter().for_each(|delivery| _ = self.open.remove(&delivery.number));

@@ -269,12 +269,14 @@ impl Router {
             Some(why) => Err((NackCode::Forbidden, why)),
             None => self.check_answer(notice.frame.len()),
         };
-        match allowed.and_then(|()| {
-            if is_mailed { self.mail_answer(client, delivery, stated) } else { Ok(()) }
-        }) {
-            Ok(()) => {
+        let kept = allowed.and_then(|()| match is_mailed {
+            true => self.mail_answer(client, delivery, stated),
+            false => Ok(self.keep_answer(client, delivery, stated)),
+        });
+        match kept {
+            Ok(kept) => {
                 self.notify_answer(delivery, ends, &answer.ack_id);
-                self.copy_answer_to_taps(delivery, ends, &answer, notice.frame.len());
+                self.copy_answer_to_taps((delivery, kept), ends, &answer, notice.frame.len());
             }
             Err(refusal) => {
                 let correlation_id = stated.correlation_id.clone();

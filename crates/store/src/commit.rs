@@ -13,7 +13,7 @@ use super::{
     job::{Job, Report, Settings},
     pending_writes::PendingWrites,
     queries::Queries,
-    row::{IdForm, notice_bytes, send_bytes},
+    row::{IdForm, answer_bytes, notice_bytes, send_bytes},
     save::{self, Files},
     schema::{self, Prepared},
     sweep::{HOUR_MS, Sweep},
@@ -36,7 +36,7 @@ use std::time::Duration;
 /// change would wait longer.
 const GROUP_CHANGES_MAX: usize = 4_096;
 
-/// The most bytes of messages and notices in a transaction.
+/// The most bytes of messages, notices and answers in a transaction.
 const GROUP_BYTES_MAX: usize = 8 << 20;
 
 /// The first and the longest wait before a failing disk is tried again.
@@ -101,8 +101,8 @@ struct Group {
     changes: Vec<Change>,
     /// The disk space that its messages need.
     bytes: usize,
-    /// The disk space that its notices need.
-    notice_bytes: usize,
+    /// The disk space that its notices and answers need.
+    droppable_bytes: usize,
 }
 
 impl Committer {
@@ -272,7 +272,7 @@ impl Committer {
     fn write_group(&mut self, mut group: Group, report: Reporter<'_>) -> Result<(), String> {
         let mut space = if self.failing.is_some() { self.recover(report) } else { Ok(()) };
         space = space.and_then(|()| self.free_space_for(&group, report));
-        if let Err(why) = self.drop_notices_without_space(&mut group, report) {
+        if let Err(why) = self.drop_without_space(&mut group, report) {
             space = Err(why);
         }
         if self.failing.is_some() {
@@ -317,21 +317,23 @@ impl Committer {
         space
     }
 
-    /// Drops a group's notices if there is no space for them. The daemon still holds them in
-    /// memory.
-    fn drop_notices_without_space(
+    /// Drops a group's notices and answers if there is no space for them. The daemon still holds
+    /// the notices in memory, and hands out the answers.
+    fn drop_without_space(
         &mut self,
         group: &mut Group,
         report: Reporter<'_>,
     ) -> Result<(), String> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
-        if group.notice_bytes == 0 {
+        if group.droppable_bytes == 0 {
             return Ok(());
         }
-        let bytes = group.bytes + group.notice_bytes;
+        let bytes = group.bytes + group.droppable_bytes;
         match self.sweep.free_space_for_notices(connection, &self.settings, bytes) {
             Ok(true) => {}
-            Ok(false) => group.changes.retain(|change| !matches!(change, Change::Notice(_))),
+            Ok(false) => group
+                .changes
+                .retain(|change| !matches!(change, Change::Notice(_) | Change::Answer(_))),
             Err(error) => return Err(self.fail(&error, report)),
         }
         Ok(())
@@ -441,7 +443,8 @@ impl Group {
                 Change::Accepted(accepted) | Change::AcceptedAgain(accepted) => {
                     self.bytes += send_bytes(accepted);
                 }
-                Change::Notice(notice) => self.notice_bytes += notice_bytes(notice),
+                Change::Notice(notice) => self.droppable_bytes += notice_bytes(notice),
+                Change::Answer(answer) => self.droppable_bytes += answer_bytes(answer),
                 _ => {}
             }
         }
@@ -453,7 +456,7 @@ impl Group {
     }
 
     const fn is_full(&self) -> bool {
-        let bytes = self.bytes + self.notice_bytes;
+        let bytes = self.bytes + self.droppable_bytes;
         self.changes.len() >= GROUP_CHANGES_MAX || bytes >= GROUP_BYTES_MAX
     }
 }

@@ -48,10 +48,11 @@ impl PendingWrites {
         self.last_stream = self.last_stream.max(last.stream);
     }
 
-    /// Adds a change. A new SEND is left out, since its sender is told that it is refused.
+    /// Adds a change. A new SEND is left out, since its sender is told that it is refused, and so
+    /// is an answer, which has reached its asker.
     pub(super) fn push(&mut self, change: Change) {
         match change {
-            Change::Accepted(_) | Change::Sync => {}
+            Change::Accepted(_) | Change::Answer(_) | Change::Sync => {}
             Change::AcceptedAgain(accepted) => {
                 // The change contains the current state of its deliveries.
                 for delivery in &accepted.deliveries {

@@ -11,8 +11,9 @@ use protocol::{
     name::{NAME_BYTES_MAX, Name},
     payload::Capabilities,
     record::{
-        AcceptedSend, AgentRecord, Clock, DeadLetterRecord, DedupRecord, DeliveryRecord, Ending,
-        LastNumbers, MessageRecord, NoticeRecord, QuestionRecord, SessionRecord, StreamRecord,
+        AcceptedSend, AgentRecord, AnswerRecord, Clock, DeadLetterRecord, DedupRecord,
+        DeliveryRecord, Ending, LastNumbers, MessageRecord, NoticeRecord, QuestionRecord,
+        SessionRecord, StreamRecord,
     },
 };
 use rusqlite::{Connection, Params, Row};
@@ -589,8 +590,16 @@ pub(super) fn notice_bytes(notice: &NoticeRecord) -> usize {
 
 /// An estimate of the disk space that an accepted SEND takes.
 pub(super) fn send_bytes(accepted: &AcceptedSend) -> usize {
-    let names = accepted.message.session.len() + accepted.message.send_id.len();
-    300 + names + accepted.message.shared.len() + 150 * accepted.deliveries.len()
+    message_bytes(&accepted.message) + 150 * accepted.deliveries.len()
+}
+
+/// An estimate of the disk space that an answer takes.
+pub(super) fn answer_bytes(answer: &AnswerRecord) -> usize {
+    message_bytes(&answer.message) + 150
+}
+
+fn message_bytes(message: &MessageRecord) -> usize {
+    300 + message.session.len() + message.send_id.len() + message.shared.len()
 }
 
 /// Texts packed into one column, each preceded by its length.

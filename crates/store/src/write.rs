@@ -7,8 +7,8 @@ use super::{
     words,
 };
 use protocol::record::{
-    AcceptedSend, AgentRecord, Change, Clock, DedupRecord, DeliveryRecord, Ending, LastNumbers,
-    MessageRecord, StreamRecord,
+    AcceptedSend, AgentRecord, AnswerRecord, Change, Clock, DedupRecord, DeliveryRecord, Ending,
+    LastNumbers, MessageRecord, StreamRecord,
 };
 use rusqlite::{CachedStatement, Connection, params};
 use std::collections::BTreeMap;
@@ -114,6 +114,7 @@ impl<'c> Writer<'c> {
             Change::QuestionEnded(delivery) => {
                 self.run("DELETE FROM question WHERE delivery = ?", [delivery.as_bytes()])
             }
+            Change::Answer(answer) => self.answer(answer),
             Change::Sync => Ok(()),
         }
     }
@@ -207,10 +208,24 @@ impl<'c> Writer<'c> {
             self.replace(&accepted.dedup)?;
         }
         *self.written.dedup.entry(accepted.dedup.sender).or_default() += 1;
+        self.note_message(message);
+        Ok(())
+    }
+
+    /// Writes an answer, whose delivery has ended.
+    fn answer(&mut self, answer: &AnswerRecord) -> Result<()> {
+        let AnswerRecord { message, delivery } = answer;
+        let checksum = row::message_checksum(message);
+        self.message(message, checksum)?;
+        self.delivery(delivery, &OfMessage::new(checksum, &message.shared, 1))?;
+        self.note_message(message);
+        self.ended(delivery.number, &Ending::Acknowledged, message.unix_ms)
+    }
+
+    fn note_message(&mut self, message: &MessageRecord) {
         let last = &mut self.written.last;
         last.message = last.message.max(message.number);
         last.agent = last.agent.max(message.sender);
-        Ok(())
     }
 
     fn message(&mut self, message: &MessageRecord, checksum: u32) -> Result<()> {

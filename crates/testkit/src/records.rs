@@ -5,9 +5,9 @@ use protocol::{
     deliver::Shared,
     name::Name,
     record::{
-        AgentRecord, Change, Clock, DeadLetterRecord, DedupRecord, DeliveryRow, Ending, Filter,
-        Image, LastNumbers, NamedAgent, NoticeRecord, Query, QueryResult, QuestionRecord,
-        SessionRecord, StreamRecord,
+        AgentRecord, AnswerRecord, Change, Clock, DeadLetterRecord, DedupRecord, DeliveryRecord,
+        DeliveryRow, Ending, Filter, Image, LastNumbers, MessageRecord, NamedAgent, NoticeRecord,
+        Query, QueryResult, QuestionRecord, SessionRecord, StreamRecord,
     },
 };
 use std::collections::BTreeMap;
@@ -34,6 +34,7 @@ impl Oracle {
         match change {
             Change::Accepted(_)
             | Change::AcceptedAgain(_)
+            | Change::Answer(_)
             | Change::Attempted { .. }
             | Change::Ended { .. }
             | Change::Redelivered { .. } => self.apply_to_messages(change),
@@ -82,14 +83,18 @@ impl Oracle {
                 self.last.message = self.last.message.max(taken.message.number);
                 self.last.agent = self.last.agent.max(taken.message.sender);
                 for delivery in &taken.deliveries {
-                    self.last.delivery = self.last.delivery.max(delivery.number);
-                    self.last.stream = self.last.stream.max(delivery.stream);
-                    self.last.agent = self.last.agent.max(delivery.to);
+                    self.note_delivery(&taken.message, delivery);
                     let (delivery, message) = (delivery.clone(), taken.message.clone());
                     self.rows
                         .insert(delivery.number, DeliveryRow { delivery, message, ended: None });
                 }
                 self.dedup.insert(taken.dedup.message, taken.dedup.clone());
+            }
+            Change::Answer(answer) => {
+                let AnswerRecord { message, delivery } = (**answer).clone();
+                self.note_delivery(&message, &delivery);
+                let ended = Some((Ending::Acknowledged, message.unix_ms));
+                self.rows.insert(delivery.number, DeliveryRow { delivery, message, ended });
             }
             Change::Attempted { delivery, attempts, failures } => {
                 if let Some(row) = self.rows.get_mut(delivery) {
@@ -113,6 +118,14 @@ impl Oracle {
             }
             _ => unreachable!("changes of other records are applied above"),
         }
+    }
+
+    fn note_delivery(&mut self, message: &MessageRecord, delivery: &DeliveryRecord) {
+        let last = &mut self.last;
+        last.message = last.message.max(message.number);
+        last.delivery = last.delivery.max(delivery.number);
+        last.stream = last.stream.max(delivery.stream);
+        last.agent = last.agent.max(message.sender).max(delivery.to);
     }
 
     /// Answers a query. Words to search for are matched literally.

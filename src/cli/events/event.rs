@@ -2,6 +2,7 @@
 
 use crate::cli::print;
 use protocol::{
+    payload::ANSWER,
     relay::{
         ACCEPTED, ACKNOWLEDGED, AgentRow, Change, ChangeKind, DEAD, JOINED, LEFT, MessageRow,
         RENAMED,
@@ -77,9 +78,9 @@ impl From<Change<'_>> for Event {
 }
 
 impl Event {
-    /// Returns the events of a message in the history, the newest first: its end, and that it was
-    /// accepted.
-    pub(super) fn of_row(row: &MessageRow<'_>) -> [Option<Self>; 2] {
+    /// Returns the events of a message in the history, the newest first: its end, that it was
+    /// accepted, and that a question was answered by it.
+    pub(super) fn of_row(row: &MessageRow<'_>) -> [Option<Self>; 3] {
         let text = |text: &str| Some(text.to_owned());
         let accepted = Self {
             time: row.taken,
@@ -94,6 +95,18 @@ impl Event {
             ..Self::default()
         };
         let progress = &row.delivery;
+        let answer = answered_by(row).map(|question| Self {
+            kind: ChangeKind::Answer.as_str().to_owned(),
+            state: None,
+            id: text(question),
+            send_id: None,
+            requires_ack: None,
+            ..accepted.clone()
+        });
+        if answer.is_some() && progress.ended == Some(row.taken) {
+            // The answer was handed out, and was no mail.
+            return [None, None, answer];
+        }
         let ended = progress.ended.filter(|_| [ACKNOWLEDGED, DEAD].contains(&&*progress.state));
         let ended = ended.map(|time| {
             let is_dead = progress.state == DEAD;
@@ -105,7 +118,7 @@ impl Event {
                 ..accepted.clone()
             }
         });
-        [ended, Some(accepted)]
+        [ended, Some(accepted), answer]
     }
 
     /// Returns the event that some events since a time may be missing.
@@ -156,6 +169,11 @@ impl Event {
         }
         escaped
     }
+}
+
+/// Returns the id of the question's delivery if a message of the history is an answer.
+fn answered_by<'a>(row: &'a MessageRow<'_>) -> Option<&'a str> {
+    row.send_id.strip_prefix(ANSWER)?.strip_prefix('-')
 }
 
 /// The wanted events. Names are compared in any case.
@@ -338,18 +356,19 @@ mod tests {
 
     #[test]
     fn row_has_the_events_of_its_delivery() {
-        let events = |members: &str| {
+        let events_of = |send_id: &str, members: &str| {
             let json = format!(
-                r#"{{"id":"i","send_id":"s","from":"Ann","auth":"claim","to":"Bob","seq":1,"taken":1,
+                r#"{{"id":"i","send_id":"{send_id}","from":"Ann","auth":"claim","to":"Bob","seq":1,"taken":1,
                 "durability":"disk","attempts":1,"failures":0,{members}}}"#
             );
             Event::of_row(&serde_json::from_str(&json).unwrap())
         };
-        let [none, accepted] = events(r#""state":"waiting","why":"a dialog is open""#);
+        let events = |members: &str| events_of("s", members);
+        let [none, accepted, _] = events(r#""state":"waiting","why":"a dialog is open""#);
         assert_eq!((none, states(&[accepted.unwrap()])), (None, vec![(ACCEPTED, 1)]));
-        let [ended, _] = events(r#""state":"acknowledged","ended":2"#);
+        let [ended, ..] = events(r#""state":"acknowledged","ended":2"#);
         assert_eq!(states(&[ended.unwrap()]), [(ACKNOWLEDGED, 2)]);
-        let [ended, _] = events(r#""state":"dead","ended":3,"code":"EXPIRED","why":"it ran out""#);
+        let [ended, ..] = events(r#""state":"dead","ended":3,"code":"EXPIRED","why":"it ran out""#);
         let ended = ended.unwrap();
         assert_eq!(
             (ended.code.as_deref(), ended.why.as_deref()),
@@ -357,6 +376,17 @@ mod tests {
         );
         // Its end is not stored yet.
         assert_eq!(events(r#""state":"over","ended":3"#)[0], None);
+        let [None, None, Some(answer)] =
+            events_of("answer-q", r#""state":"acknowledged","ended":1"#)
+        else {
+            panic!("an answer in time is no mail")
+        };
+        assert_eq!(
+            (&*answer.kind, answer.id.as_deref(), answer.state),
+            ("answer", Some("q"), None)
+        );
+        let late = events_of("answer-q", r#""state":"acknowledged","ended":2"#);
+        assert_eq!(late.into_iter().flatten().count(), 3);
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl Past {
         limit: usize,
     ) -> Result<Self, Failure> {
         let mut past = Self::default();
-        if filter.kind.is_some_and(|kind| kind != ChangeKind::Message) {
+        if matches!(filter.kind, Some(ChangeKind::Agent | ChangeKind::Lost)) {
             return Ok(past);
         }
         let request = |page: Page| HistoryRequest {

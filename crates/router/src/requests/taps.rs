@@ -76,11 +76,12 @@ impl Router {
         });
     }
 
-    /// Copies the answer to a question to all taps. `from` has answered, `to` has
-    /// asked, and `bytes` is the length of the answer's frame.
+    /// Copies the answer to a question to all taps. `question` is its delivery, and `kept` that of
+    /// the answer in the history. `from` has answered, `to` has asked, and `bytes` is the length of
+    /// the answer's frame.
     pub(crate) fn copy_answer_to_taps(
         &mut self,
-        delivery: Uuid,
+        (question, kept): (Uuid, Option<Uuid>),
         (from, to): (AgentKey, AgentKey),
         answer: &Ack<'_>,
         bytes: usize,
@@ -88,11 +89,12 @@ impl Router {
         self.copy_to_all(bytes, |router, fits, lost| {
             let name = |agent| router.directory.name(agent).map_or("", |name| name.as_str());
             let answered = TapAnswer {
+                id: kept.map(|id| id.to_string().into()),
                 response: answer.response,
                 response_data: answer.response_data.filter(|_| fits),
             };
             raw(&TapCopy {
-                id: Some(delivery.to_string().into()),
+                id: Some(question.to_string().into()),
                 recipients: 1,
                 answer: fits.then_some(answered),
                 lost,

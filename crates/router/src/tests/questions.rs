@@ -19,7 +19,7 @@ fn tap_copies_answers() {
             ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
             bob < DELIVER d3 Ann -> Bob seq 1 requires_ack true {"body":"6 x 7?"}
         bob acks d3 {"correlationId":"c","response":true,"responseData":{"body":"42"}}
-            op < DELIVER d4 @relay -> @operator seq 3 {"body":"","data":{"answer":{"response":true,"responseData":{"body":"42"}},"from":"Bob","id":"b70df1ab-6528-464b-8255-08e23e2d31e7","recipients":1,"requires_ack":false,"send_id":"x","to":"Ann"},"kind":"tap"}
+            op < DELIVER d4 @relay -> @operator seq 3 {"body":"","data":{"answer":{"id":"21de6b0f-e222-42e8-a210-984170ef4c88","response":true,"responseData":{"body":"42"}},"from":"Bob","id":"b70df1ab-6528-464b-8255-08e23e2d31e7","recipients":1,"requires_ack":false,"send_id":"x","to":"Ann"},"kind":"tap"}
             ann < ACK from Bob {"ack_id":"x","correlationId":"c","response":true,"responseData":{"body":"42"}}
     "#]]);
 }
@@ -51,11 +51,53 @@ fn answer_can_acknowledge_its_delivery() {
             ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
             bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"?"}
         bob acks d1 {"correlationId":"c"}
+            keep answer-b70df1ab-55f7-4201-abde-43aaeb8ec471 for Ann, ended
             keep delivery 1: Acknowledged
             keep sync
             keep answer 1 for agent 1
             ann < ACK from Bob {"ack_id":"x","correlationId":"c"}
             keep answer 1 ended
+    "#]]);
+}
+
+#[test]
+fn answer_is_in_the_history_of_who_asked_and_who_answered() {
+    check(expect![[r#"
+        here: ann bob cid
+        ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"body":"port?"}
+            ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"port?"}
+        bob acks d1 {"correlationId":"c","response":true,"responseData":{"body":"8080"}}
+            ann < ACK from Bob {"ack_id":"x","correlationId":"c","response":true,"responseData":{"body":"8080"}}
+        ann asks history
+            ann < DELIVER d3 @relay -> Ann seq 1 {"body":"history","data":{"messages":[{"attempts":1,"body":"8080","ended":1001000,"failures":0,"from":"Bob","id":"d2","send_id":"answer-b70df1ab-1953-4d92-982c-301a89d20975","seq":1,"state":"acknowledged","to":"Ann"},{"attempts":1,"body":"port?","ended":1001000,"failures":0,"from":"Ann","id":"d1","send_id":"x","seq":1,"state":"acknowledged","to":"Bob"}]},"kind":"response"}
+        bob asks history
+            bob < DELIVER d4 @relay -> Bob seq 1 {"body":"history","data":{"messages":[{"attempts":1,"body":"8080","ended":1001000,"failures":0,"from":"Bob","id":"d2","send_id":"answer-b70df1ab-1953-4d92-982c-301a89d20975","seq":1,"state":"acknowledged","to":"Ann"},{"attempts":1,"body":"port?","ended":1001000,"failures":0,"from":"Ann","id":"d1","send_id":"x","seq":1,"state":"acknowledged","to":"Bob"}]},"kind":"response"}
+        cid asks history
+            cid < DELIVER d5 @relay -> Cid seq 1 {"body":"history","data":{"messages":[]},"kind":"response"}
+        crash
+        here: ann
+        ann asks history {"search":"8080"}
+            ann < DELIVER d6 @relay -> Ann seq 1024001 {"body":"history","data":{"messages":[{"attempts":1,"body":"8080","ended":1001000,"failures":0,"from":"Bob","id":"d2","send_id":"answer-b70df1ab-1953-4d92-982c-301a89d20975","seq":1,"state":"acknowledged","to":"Ann"}]},"kind":"response"}
+        ann asks message {"id":"d2"}
+            ann < DELIVER d7 @relay -> Ann seq 1024002 {"body":"message","data":{"messages":[{"attempts":1,"body":"8080","ended":1001000,"failures":0,"from":"Bob","id":"d2","send_id":"answer-b70df1ab-1953-4d92-982c-301a89d20975","seq":1,"state":"acknowledged","to":"Ann"}]},"kind":"response"}
+    "#]]);
+}
+
+#[test]
+fn answer_reaches_who_asked_although_the_store_refuses_it() {
+    check(expect![[r#"
+        here: ann bob
+        ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"body":"port?"}
+            ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"port?"}
+        disk holds
+        bob acks d1 {"correlationId":"c","response":false}
+        disk fails
+            ann < ACK from Bob {"ack_id":"x","correlationId":"c","response":false}
+        ann asks history
+        disk finds
+            ann < DELIVER d2 @relay -> Ann seq 1 {"body":"history","data":{"messages":[{"attempts":1,"body":"port?","ended":1001000,"failures":0,"from":"Ann","id":"d1","send_id":"x","seq":1,"state":"acknowledged","to":"Bob"}]},"kind":"response"}
     "#]]);
 }
 
@@ -371,6 +413,7 @@ fn notices_survive_a_crash() {
         begin two questions and two messages delivered, sender away
         disk shows
         bob acks d1 {"correlationId":"c","responseData":[1]}
+            keep answer-b70df1ab-55f7-4201-abde-43aaeb8ec471 for Ann, ended
             keep delivery 1: Acknowledged
             keep sync
             keep answer 1 for agent 2
@@ -459,6 +502,7 @@ fn notice_of_a_connected_sender_is_stored_until_it_is_written() {
             ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
             bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
         bob acks d1 {"correlationId":"c"}
+            keep answer-b70df1ab-55f7-4201-abde-43aaeb8ec471 for Ann, ended
             keep delivery 1: Acknowledged
             keep sync
             keep answer 1 for agent 1
@@ -469,7 +513,7 @@ fn notice_of_a_connected_sender_is_stored_until_it_is_written() {
             ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
             bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"refused"}
         bob nacks d2
-            keep delivery 2: Dead { code: Refused, why: "Bob refused it: no" }
+            keep delivery 3: Dead { code: Refused, why: "Bob refused it: no" }
             keep answer 2 for agent 1
             ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
             keep answer 2 ended
@@ -479,7 +523,7 @@ fn notice_of_a_connected_sender_is_stored_until_it_is_written() {
             ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
             bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"refused, and not written"}
         bob nacks d3
-            keep delivery 3: Dead { code: Refused, why: "Bob refused it: no" }
+            keep delivery 4: Dead { code: Refused, why: "Bob refused it: no" }
             keep answer 3 for agent 1
             ann < NACK {"ack_id":"a2","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
         ann goes
@@ -646,6 +690,7 @@ fn question_with_acknowledged_delivery_survives_a_crash() {
             keep session of agent 2 with []
             bob < WELCOME {"agent":"Bob"}
         bob acks d1 {"correlationId":"c","response":true}
+            keep answer-b70df1ab-55f7-4201-abde-43aaeb8ec471 for Ann, ended
             keep question ended
             keep sync
             keep answer 1 for agent 1

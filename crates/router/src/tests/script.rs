@@ -256,6 +256,9 @@ fn keep_text(change: &Change) -> String {
             format!("question {send_id} {from}→{to} until {}", until.0)
         }
         Change::QuestionEnded(_) => "question ended".to_owned(),
+        Change::Answer(answer) => {
+            format!("{} for {}, ended", answer.message.send_id, answer.delivery.to_name)
+        }
         Change::Sync => "sync".to_owned(),
     }
 }

@@ -31,8 +31,9 @@ const FAULTS: [Option<Fault>; 4] = [
     Some((FaultPoint::Committed, broken)),
 ];
 
-fn is_accepted(change: &Change) -> bool {
-    matches!(change, Change::Accepted(_))
+/// Whether a store that fails drops a change.
+fn is_dropped(change: &Change) -> bool {
+    matches!(change, Change::Accepted(_) | Change::Answer(_))
 }
 
 proptest! {
@@ -54,7 +55,7 @@ proptest! {
                 Report::Persisted(count) => prop_assert_eq!(count, group.len() as u64),
                 refused => {
                     prop_assert!(matches!(refused, Report::Refused { .. }), "{refused:?}");
-                    group.iter().filter(|change| !is_accepted(change)).for_each(|it| oracle.apply(it));
+                    group.iter().filter(|change| !is_dropped(change)).for_each(|it| oracle.apply(it));
                     world.oracle = oracle;
                 }
             }
@@ -350,6 +351,27 @@ fn notices_use_the_reserve_of_a_full_store() {
     let image = open_with(small(&folder)).unwrap().image;
     assert!((1..40).contains(&image.notices.len()), "{} are stored", image.notices.len());
     assert!(!image.deliveries.contains_key(&1));
+    assert!(folder.path().metadata().unwrap().len() <= 128 * 4096);
+}
+
+#[test]
+fn answers_to_questions_never_fill_the_store() {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let live = RunningStore::start(open_with(small(&folder)).unwrap().store);
+    let body = "x".repeat(3_000);
+    for _ in 0..200 {
+        assert_eq!(live.write(vec![world.answer(1, 2, &body)]), (Report::Persisted(1), vec![]));
+    }
+    let message =
+        |world: &mut World| Change::Accepted(Box::new(world.accepted(1, &[2], None, &body)));
+    assert_eq!(live.write(vec![message(&mut world)]).0, Report::Persisted(1), "answers make room");
+    while live.write(vec![message(&mut world)]).0 == Report::Persisted(1) {}
+    let (report, _) = live.write(vec![world.answer(1, 2, &body)]);
+    assert_eq!(report, Report::Persisted(1), "an answer without room is dropped");
+    live.end();
+    let kept = open_with(small(&folder)).unwrap();
+    assert!(kept.image.messages.len() > 10, "messages are kept");
     assert!(folder.path().metadata().unwrap().len() <= 128 * 4096);
 }
 

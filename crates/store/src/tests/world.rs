@@ -9,8 +9,8 @@ use protocol::{
     name::Name,
     payload::Capabilities,
     record::{
-        AcceptedSend, AgentRecord, Change, DedupRecord, DeliveryRecord, Ending, MessageRecord,
-        NoticeRecord, QuestionRecord, SessionRecord, StreamRecord,
+        AcceptedSend, AgentRecord, AnswerRecord, Change, DedupRecord, DeliveryRecord, Ending,
+        MessageRecord, NoticeRecord, QuestionRecord, SessionRecord, StreamRecord,
     },
 };
 use std::collections::BTreeSet;
@@ -29,6 +29,8 @@ pub(super) struct World {
     notice: u64,
     /// Agents that were removed; their numbers are not used again.
     forgotten: BTreeSet<u64>,
+    /// Deliveries of answers, which have ended from the start.
+    answers: BTreeSet<u64>,
 }
 
 impl World {
@@ -95,7 +97,7 @@ impl World {
 
     fn make(&mut self, kind: u8, pick: u64) -> Change {
         let agent = 1 + pick % 5;
-        match kind % 15 {
+        match kind % 16 {
             0..=2 => {
                 let to: Vec<u64> = (0..pick % 4).map(|n| 1 + (agent + n) % 5).collect();
                 Change::Accepted(Box::new(self.accepted(
@@ -136,12 +138,15 @@ impl World {
             11 => self.notice(agent, pick),
             12 => self.question(agent, pick),
             13 => self.some_resent(pick),
+            14 => self.answer(agent, 1 + pick % 5, "8080"),
             _ => self.stream(agent, pick),
         }
     }
 
+    /// Returns the number of a delivery that may be open, or one that no delivery has.
     fn some_delivery(&self, pick: u64) -> u64 {
-        1 + pick % (self.delivery + 2)
+        let number = 1 + pick % (self.delivery + 2);
+        if self.answers.contains(&number) { self.delivery + 1 } else { number }
     }
 
     /// Adds a recipient to a stored message, as if that recipient's queue had been full when the
@@ -221,6 +226,14 @@ impl World {
             timeout_ms: pick,
             until: Moment(u64::MAX - pick),
         }))
+    }
+
+    /// Generates an answer from one agent to another, without applying it.
+    pub(super) fn answer(&mut self, from: u64, to: u64, body: &str) -> Change {
+        let AcceptedSend { message, mut deliveries, .. } = self.accepted(from, &[to], None, body);
+        let delivery = deliveries.remove(0);
+        self.answers.insert(delivery.number);
+        Change::Answer(Box::new(AnswerRecord { message, delivery }))
     }
 
     fn stream(&mut self, from: u64, pick: u64) -> Change {
