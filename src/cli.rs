@@ -13,6 +13,7 @@ mod changes;
 mod complete;
 mod completions;
 mod context;
+mod conversation;
 mod dead_letters;
 mod demo;
 mod doctor;

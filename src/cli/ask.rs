@@ -1,9 +1,10 @@
 //! `ask`: ask an agent a question, and print its answer.
 
 use super::{
+    conversation::Conversation,
     failure::{DONE, Failure, NOT_DELIVERED, TIMED_OUT},
     frames::for_script,
-    mailbox::{is_operator, join_operator, reply_to, take},
+    mailbox::{is_operator, join_operator, take},
     messages::{each_row, payload_text, short_id},
     notices::Notices,
     print::{Out, compact, eprint_line},
@@ -231,7 +232,8 @@ impl Ask {
                 return Ok(true);
             }
             with_content(client, row.clone(), |row| {
-                if reply_to(row).is_some_and(|id| is_beginning_of(&id, &question.id)) {
+                let reply_to = Conversation::of_row(row).reply_to;
+                if reply_to.is_some_and(|id| is_beginning_of(&id, &question.id)) {
                     self.report(&answer_in(row))?;
                     is_shown = true;
                 }

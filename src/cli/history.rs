@@ -1,22 +1,35 @@
 //! `history`: the messages that were accepted, or those of them that could not be delivered.
 
 use super::{
+    conversation::Conversation,
     dead_letters,
     failure::{DONE, Failure},
     join::join,
-    messages::{self, DeliveryWords, FROM_TO, TEXT, beginning_of_text, each_row, route, short_id},
+    messages::{self, FROM_TO, Recipients, TEXT, beginning_of_text, each_row, short_id},
     moment,
     print::Out,
+    read::with_content,
+    request::{call_with, daemon_process, parse},
     table::Column,
-    values::{count, moment},
+    values::{count, label, moment},
 };
 use argh::{ArgsInfo, FromArgs};
-use client::home::HomeOptions;
-use protocol::relay::{HistoryRequest, MessageRow, Page, RequestName};
+use client::{Client, home::HomeOptions};
+use protocol::{
+    relay::{HistoryRequest, MessageRow, Messages, Page, RequestName},
+    text::escaped,
+};
+use serde_json::value::RawValue;
+use std::collections::HashMap;
 use terminal::frame::Origin;
 
 /// The most messages that are shown by default.
 const LIMIT: u64 = 50;
+
+/// The texts of an empty table.
+const NO_MATCH: &str = "no stored message matches";
+const NOTHING_STORED: &str = "no message is stored: at-least-once messages and answers are, for \
+                              history_days of config.toml";
 
 /// Show the accepted messages, the newest first.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -28,8 +41,10 @@ const LIMIT: u64 = 50;
     example = "agent-relay history --since yesterday --until 12:00",
     example = "agent-relay history --search \"port 8080\" --json",
     example = "agent-relay history --dead",
-    note = "Messages are kept for history_days of config.toml.",
-    note = "`agent-relay redeliver ID` delivers a dead letter again."
+    note = "`agent-relay redeliver ID` delivers a dead letter again.",
+    note = "Messages are kept for history_days of config.toml. Before a text, [LABEL] names its thread, and \
+            re ID the message that it answers. A broadcast is one row; `agent-relay read` shows each \
+            recipient."
 )]
 pub(super) struct History {
     /// only messages to or from this agent, too
@@ -47,6 +62,10 @@ pub(super) struct History {
     /// only messages with all of these words
     #[argh(option, arg_name = "words")]
     search: Option<String>,
+
+    /// only messages of this thread
+    #[argh(option, arg_name = "label", from_str_fn(label))]
+    thread: Option<String>,
 
     /// only messages to this agent
     #[argh(option, arg_name = "agent")]
@@ -68,7 +87,7 @@ pub(super) struct History {
     #[argh(option, arg_name = "count", from_str_fn(count))]
     limit: Option<u64>,
 
-    /// print one JSON object a line for each message
+    /// print one JSON object a line for each recipient of each message
     #[argh(switch)]
     json: bool,
 }
@@ -79,7 +98,64 @@ impl History {
             return Err(Failure::usage("--search has no word in it"));
         }
         let client = join(options)?;
+        if self.dead {
+            return self.list_dead(&client);
+        }
+        let (mut out, mut messages) = (Out::new(), Vec::new());
+        let mut found = Found::new(self.most());
+        self.each_row(&client, |json, row| {
+            match (found.add(row), self.json) {
+                (Place::BeyondLimit, _) => {}
+                (_, true) => out.json_text(messages::SCHEMA, json)?,
+                (Place::New, false) => messages.push(Message::of(row)),
+                (Place::Known(place), false) => messages[place].recipients.add_older(row),
+            }
+            Ok(found.may_grow(row.taken))
+        })?;
+        if !self.json {
+            let empty = if messages.is_empty() { why_empty(&client)? } else { String::new() };
+            let columns = [
+                Column::whole("SENT"),
+                Column::whole("ID"),
+                FROM_TO,
+                Column::cut("STATE", 9),
+                TEXT,
+            ];
+            let rows = messages.into_iter().map(Message::cells).collect();
+            out.of_others(Origin::Others, |out| out.table(&columns, rows, &empty))?;
+        }
+        Ok(DONE)
+    }
+
+    /// Lists the dead letters, each with its recipient: each has its reason.
+    fn list_dead(&self, client: &Client) -> Result<i32, Failure> {
         let (mut out, mut rows) = (Out::new(), Vec::new());
+        let mut left = self.most();
+        self.each_row(client, |json, row| {
+            left -= 1;
+            match self.json {
+                true => out.json_text(messages::SCHEMA, json)?,
+                false => rows.push(dead_letters::row(row)),
+            }
+            Ok(left > 0)
+        })?;
+        if !self.json {
+            dead_letters::print(&mut out, rows)?;
+        }
+        Ok(DONE)
+    }
+
+    /// The most messages that are shown.
+    fn most(&self) -> u64 {
+        self.limit.unwrap_or(if self.dead { u64::MAX } else { LIMIT })
+    }
+
+    /// Calls `show` with each row that fits the options, until it returns false.
+    fn each_row(
+        &self,
+        client: &Client,
+        mut show: impl FnMut(&str, &MessageRow<'_>) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
         let request = |Page { cursor, limit }| HistoryRequest {
             of: self.of.clone(),
             with: self.with.clone(),
@@ -89,54 +165,135 @@ impl History {
             cursor,
             limit,
         };
-        let mut left = self.limit.unwrap_or(if self.dead { u64::MAX } else { LIMIT });
-        // The daemon does not filter by these, so a small page could have no row to show.
-        let is_filtered = self.since.is_some() || self.until.is_some() || self.to.is_some();
-        let limit = usize::try_from(left).unwrap_or(usize::MAX);
-        let page_rows = if is_filtered { usize::MAX } else { limit };
-        each_row(&client, RequestName::History, page_rows, request, |json, message| {
-            if !self.includes(message) {
-                return Ok(true);
-            }
-            left -= 1;
-            if self.json {
-                out.json_text(messages::SCHEMA, json)?;
-            } else {
-                rows.push(if self.dead { dead_letters::row(message) } else { row(message) });
-            }
-            Ok(left > 0)
-        })?;
-        if self.dead && !self.json {
-            dead_letters::print(&mut out, rows)?;
-        } else if !self.json {
-            let empty = "no message: only at-least-once messages are kept, for a while";
-            let columns = [
-                Column::whole("SENT"),
-                Column::whole("ID"),
-                FROM_TO,
-                Column::cut("STATE", 9),
-                TEXT,
-            ];
-            out.of_others(Origin::Others, |out| out.table(&columns, rows, empty))?;
+        each_row(client, RequestName::History, self.rows_wanted(), request, |json, row| {
+            if self.includes(client, row)? { show(json, row) } else { Ok(true) }
+        })
+    }
+
+    /// The rows of a page.
+    fn rows_wanted(&self) -> usize {
+        // Of the rows of a small page, this command could leave out all.
+        let is_filtered = self.since.is_some()
+            || self.until.is_some()
+            || self.to.is_some()
+            || self.thread.is_some();
+        if is_filtered { usize::MAX } else { usize::try_from(self.most()).unwrap_or(usize::MAX) }
+    }
+
+    /// Whether a row fits the options that the daemon does not know.
+    fn includes(&self, client: &Client, row: &MessageRow<'_>) -> Result<bool, Failure> {
+        let fits = self.since.is_none_or(|since| row.taken >= since)
+            && self.until.is_none_or(|until| row.taken < until)
+            && self.to.as_deref().is_none_or(|to| row.to.eq_ignore_ascii_case(to));
+        match &self.thread {
+            Some(_) if fits => with_content(client, row.clone(), |row| {
+                Ok(Conversation::of_row(row).thread == self.thread)
+            }),
+            _ => Ok(fits),
         }
-        Ok(DONE)
     }
 }
 
-impl History {
-    fn includes(&self, message: &MessageRow<'_>) -> bool {
-        self.since.is_none_or(|since| message.taken >= since)
-            && self.until.is_none_or(|until| message.taken < until)
-            && self.to.as_deref().is_none_or(|to| message.to.eq_ignore_ascii_case(to))
+/// Says why no message is shown, as far as the daemon knows.
+fn why_empty(client: &Client) -> Result<String, Failure> {
+    let request = HistoryRequest { limit: Some(1), ..HistoryRequest::default() };
+    let json = call_with(client, RequestName::History, &request)?;
+    let stored: Messages<&RawValue> = parse(RequestName::History, &json)?;
+    let store_fails = daemon_process(client)?.and_then(|process| process.store_fails);
+    Ok(empty(!stored.messages.is_empty(), store_fails.as_deref()))
+}
+
+/// Returns the text of an empty table.
+fn empty(is_any_stored: bool, store_fails: Option<&str>) -> String {
+    let why = if is_any_stored { NO_MATCH } else { NOTHING_STORED };
+    match store_fails {
+        Some(fails) => format!("{why}; nothing can be stored now: {}", escaped(fails)),
+        None => why.to_owned(),
     }
 }
 
-fn row(message: &MessageRow<'_>) -> Vec<String> {
-    vec![
-        moment::short(message.taken),
-        short_id(&message.id),
-        route(message),
-        DeliveryWords::of(message).short(),
-        beginning_of_text(message),
-    ]
+/// The messages that are shown so far. A broadcast is one message with several deliveries.
+struct Found {
+    /// The number of further messages that may be shown.
+    left: u64,
+    shown: usize,
+    /// The places of broadcasts among the shown messages, by sender, SEND and time: a sender may use
+    /// an id again.
+    broadcasts: HashMap<(String, String, u64), usize>,
+    /// The time of the oldest broadcast among them.
+    oldest: Option<u64>,
+}
+
+/// The place of a delivery's message among the shown messages.
+enum Place {
+    New,
+    Known(usize),
+    BeyondLimit,
+}
+
+impl Found {
+    fn new(limit: u64) -> Self {
+        Self { left: limit, shown: 0, broadcasts: HashMap::new(), oldest: None }
+    }
+
+    /// Adds a delivery, the newest first.
+    fn add(&mut self, row: &MessageRow<'_>) -> Place {
+        let key = || {
+            let (from, send_id) = (row.from.clone(), row.send_id.clone());
+            (from.into_owned(), send_id.into_owned(), row.taken)
+        };
+        if row.to_everyone
+            && let Some(place) = self.broadcasts.get(&key())
+        {
+            return Place::Known(*place);
+        }
+        if self.left == 0 {
+            return Place::BeyondLimit;
+        }
+        if row.to_everyone {
+            self.broadcasts.insert(key(), self.shown);
+            self.oldest = Some(self.oldest.map_or(row.taken, |oldest| oldest.min(row.taken)));
+        }
+        self.left -= 1;
+        self.shown += 1;
+        Place::New
+    }
+
+    /// Whether rows after one of this time may be shown: of further messages, or of broadcasts.
+    fn may_grow(&self, taken: u64) -> bool {
+        self.left > 0 || self.oldest.is_some_and(|oldest| taken >= oldest)
+    }
+}
+
+/// A message as the table shows it.
+struct Message {
+    taken: u64,
+    id: String,
+    recipients: Recipients,
+    text: String,
+}
+
+impl Message {
+    fn of(row: &MessageRow<'_>) -> Self {
+        let (id, text) = (short_id(&row.id), beginning_of_text(row));
+        Self { taken: row.taken, id, recipients: Recipients::of(row), text }
+    }
+
+    fn cells(self) -> Vec<String> {
+        let Self { taken, id, recipients, text } = self;
+        vec![moment::short(taken), id, recipients.route(), recipients.states(), text]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_table_says_why() {
+        assert_eq!(empty(true, None), NO_MATCH);
+        assert_eq!(empty(false, None), NOTHING_STORED);
+        let full = "no stored message matches; nothing can be stored now: full\\u{1b}";
+        assert_eq!(empty(true, Some("full\u{1b}")), full);
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::{
     context::context,
+    conversation::Conversation,
     failure::Failure,
     identity::Identity,
     join::join,
@@ -18,7 +19,6 @@ use protocol::{
     relay::{InboxRequest, MessageRow, Page, RequestName, Status, TakeRequest, WaitsFor},
     text::escaped_text,
 };
-use serde::Deserialize;
 
 /// The most messages that one request takes. The data of a request has at most 2,048 bytes.
 const TAKEN_MAX: usize = 40;
@@ -94,23 +94,11 @@ pub(super) fn is_being_stored(row: &MessageRow<'_>) -> bool {
 
 /// Prints a whole message of the mailbox.
 fn show(out: &mut Out, row: &MessageRow<'_>) -> Result<(), Failure> {
-    let answers = reply_to(row).map(|id| format!(", an answer to {}", short_id(&id)));
     let (time, id) = (moment::short(row.taken), short_id(&row.id));
-    let heading = out
-        .paint(Colour::Bold, format!("{time} {id} {}{}", route(row), answers.unwrap_or_default()));
+    let words = Conversation::of_row(row).words();
+    let heading = out.paint(Colour::Bold, format!("{time} {id} {}{words}", route(row)));
     out.line(heading)?;
     out.line(row.payload.map(|payload| escaped_text(&whole_text(payload))).unwrap_or_default())
-}
-
-/// The id of the message to which a message replies.
-pub(super) fn reply_to(row: &MessageRow<'_>) -> Option<String> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Reply {
-        reply_to: String,
-    }
-    let meta = row.payload_meta?;
-    serde_json::from_str(meta.get()).ok().map(|Reply { reply_to }| reply_to)
 }
 
 #[cfg(test)]

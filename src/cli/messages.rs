@@ -1,6 +1,7 @@
 //! Messages as the commands show them: pages, columns of tables, and states.
 
 use super::{
+    conversation::Conversation,
     failure::Failure,
     print::{compact, counted},
     request::{call_with, parse},
@@ -81,18 +82,77 @@ pub(super) fn first_lines(text: &str) -> String {
 
 /// The sender, the recipient and the topic of a message.
 pub(super) fn route(row: &MessageRow<'_>) -> String {
-    let topic = row.topic.as_deref().map(escaped);
-    let topic = topic.map(|topic| format!(" on {topic}")).unwrap_or_default();
-    format!("{} -> {}{topic}", escaped(&row.from), escaped(&row.to))
+    Recipients::of(row).route()
 }
 
-/// The beginning of a message's text, on one line.
+/// The most recipients of a message that are named in its route.
+const RECIPIENTS_NAMED: usize = 2;
+
+/// The sender of a message, and its recipients, each with the state of its delivery.
+#[derive(Debug)]
+pub(super) struct Recipients {
+    from: String,
+    topic: Option<String>,
+    /// The last recipient is the first one here.
+    each: Vec<(String, String)>,
+}
+
+impl Recipients {
+    /// The recipient of the newest of a message's rows.
+    pub(super) fn of(row: &MessageRow<'_>) -> Self {
+        let (from, topic) = (escaped(&row.from), row.topic.as_deref().map(escaped));
+        let mut recipients = Self { from, topic, each: Vec::new() };
+        recipients.add_older(row);
+        recipients
+    }
+
+    /// Adds the recipient of a row that is older than those before.
+    pub(super) fn add_older(&mut self, row: &MessageRow<'_>) {
+        self.each.push((escaped(&row.to), DeliveryWords::of(row).short()));
+    }
+
+    /// The sender, the recipients and the topic: `Ann -> Bob, Eve +3 on build`.
+    pub(super) fn route(&self) -> String {
+        let names = self.each.iter().rev().take(RECIPIENTS_NAMED).map(|(name, _)| name.as_str());
+        let names = names.collect::<Vec<_>>().join(", ");
+        let more = self.each.len().saturating_sub(RECIPIENTS_NAMED);
+        let more = if more > 0 { format!(" +{more}") } else { String::new() };
+        let topic = self.topic.as_ref().map(|topic| format!(" on {topic}")).unwrap_or_default();
+        format!("{} -> {names}{more}{topic}", self.from)
+    }
+
+    /// The number of recipients in each state: `acknowledged` or `2 acknowledged, 1 dead (expired)`.
+    pub(super) fn states(&self) -> String {
+        let mut counts: Vec<(&str, usize)> = Vec::new();
+        for (_, state) in self.each.iter().rev() {
+            match counts.iter_mut().find(|(known, _)| known == state) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((state, 1)),
+            }
+        }
+        if let [(state, _)] = counts[..] {
+            return state.to_owned();
+        }
+        let counts = counts.iter().map(|(state, count)| format!("{count} {state}"));
+        counts.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The state of each recipient's delivery: `Bob: acknowledged, Eve: waiting (agent)`. `None` if
+    /// there is only one.
+    pub(super) fn each(&self) -> Option<String> {
+        let each = self.each.iter().rev().map(|(name, state)| format!("{name}: {state}"));
+        (self.each.len() > 1).then(|| each.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// The beginning of a message's text, on one line, after the mark of its conversation.
 pub(super) fn beginning_of_text(row: &MessageRow<'_>) -> String {
     let text = match row.payload {
         Some(payload) => payload_text(payload),
         None => "(long: `agent-relay read` shows it)".to_owned(),
     };
     let line = escaped(&text.trim_end().replace(['\r', '\n', '\t'], " "));
+    let line = Conversation::of_row(row).mark() + &line;
     match line.char_indices().nth(TEXT_CHARS) {
         None => line,
         Some((end, _)) => format!("{}…", &line[..end]),
@@ -270,6 +330,35 @@ mod tests {
         ] {
             assert_eq!(state(delivery), (short.to_owned(), long.to_owned()), "{delivery}");
         }
+    }
+
+    #[test]
+    fn recipients_are_counted_by_their_states() {
+        let row = |to: &str, state: &str| {
+            format!(
+                r#"{{"id":"i","send_id":"s","from":"Ann","auth":"claim","to":"{to}","to_everyone":true,
+                "topic":"t","seq":1,"taken":1,"durability":"disk","attempts":1,"failures":0,{state}}}"#
+            )
+        };
+        let read = [
+            row("Dan", r#""state":"acknowledged""#),
+            row("Cid", r#""state":"dead","code":"EXPIRED""#),
+            row("Bob", r#""state":"acknowledged""#),
+        ];
+        let read = read.each_ref().map(|row| serde_json::from_str(row).unwrap());
+        let mut recipients = Recipients::of(&read[0]);
+        let shown = |of: &Recipients| (of.route(), of.states(), of.each().is_some());
+        let one = ("Ann -> Dan on t".to_owned(), "acknowledged".to_owned(), false);
+        assert_eq!(shown(&recipients), one);
+        recipients.add_older(&read[2]);
+        let two = ("Ann -> Bob, Dan on t".to_owned(), "acknowledged".to_owned(), true);
+        assert_eq!(shown(&recipients), two);
+        let mut recipients = Recipients::of(&read[0]);
+        read[1..].iter().for_each(|row| recipients.add_older(row));
+        assert_eq!(recipients.route(), "Ann -> Bob, Cid +1 on t");
+        assert_eq!(recipients.states(), "2 acknowledged, 1 dead (expired)");
+        let each = "Bob: acknowledged, Cid: dead (expired), Dan: acknowledged";
+        assert_eq!(recipients.each().as_deref(), Some(each));
     }
 
     #[test]

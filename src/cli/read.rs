@@ -1,11 +1,12 @@
 //! `read`: show a whole message.
 
 use super::{
+    conversation::Conversation,
     failure::{DONE, Failure},
     frames::framed,
     identity::is_in_agent,
     join::join,
-    messages::{self, route, whole_text},
+    messages::{self, Recipients, each_row, whole_text},
     print::{Colour, Out},
     request::{call_with, parse},
     wrapped::take,
@@ -14,7 +15,7 @@ use argh::{ArgsInfo, FromArgs};
 use client::{Client, home::HomeOptions};
 use protocol::{
     deliver::{Proof, Shared},
-    relay::{MessageRequest, MessageRow, Messages, Piece, RequestName},
+    relay::{MessageRequest, MessageRow, Messages, Page, Piece, RequestName},
     text::escaped_text,
 };
 use terminal::frame::{Head, Origin};
@@ -61,10 +62,10 @@ impl Read {
         let Some(row) = found.messages.into_iter().next() else {
             return Err(Failure::failed("the daemon knows the message and does not show it"));
         };
-        with_content(&client, row, |row| self.show(row))
+        with_content(&client, row, |row| self.show(&client, row))
     }
 
-    fn show(&self, row: &MessageRow<'_>) -> Result<i32, Failure> {
+    fn show(&self, client: &Client, row: &MessageRow<'_>) -> Result<i32, Failure> {
         let mut out = Out::new();
         if self.json {
             out.json(messages::SCHEMA, row)?;
@@ -72,21 +73,55 @@ impl Read {
         }
         let text = row.payload.map(whole_text).unwrap_or_default();
         if is_in_agent() {
-            out.line(framed(Origin::Delivery(head(row)), &text)?)?;
+            let thread = Conversation::of_row(row).thread;
+            out.line(framed(Origin::Delivery(head(row, thread.as_deref())), &text)?)?;
             return Ok(DONE);
         }
-        let heading = out.paint(Colour::Bold, route(row));
+        let recipients = recipients(client, row)?;
+        let words = Conversation::of_row(row).words();
+        let heading = out.paint(Colour::Bold, format!("{}{words}", recipients.route()));
         out.line(heading)?;
+        if let Some(each) = recipients.each() {
+            let each = out.paint(Colour::Faint, each);
+            out.line(each)?;
+        }
         out.line(escaped_text(&text))?;
         Ok(DONE)
     }
 }
 
+/// Returns the recipients of a row's message, as far as this client may see them.
+fn recipients(client: &Client, row: &MessageRow<'_>) -> Result<Recipients, Failure> {
+    if !row.to_everyone {
+        return Ok(Recipients::of(row));
+    }
+    let mut found: Option<Recipients> = None;
+    let request = |Page { cursor, limit }| MessageRequest {
+        id: row.send_id.to_string(),
+        cursor,
+        limit,
+        offset: None,
+    };
+    // Ids are those of their senders. An old message is not found by them any more.
+    let asked = each_row(client, RequestName::Message, usize::MAX, request, |_, other| {
+        if other.from == row.from && other.send_id == row.send_id && other.taken == row.taken {
+            match &mut found {
+                Some(found) => found.add_older(other),
+                None => found = Some(Recipients::of(other)),
+            }
+        }
+        Ok(true)
+    });
+    asked.or_else(|failure| if failure.is_refused() { Ok(()) } else { Err(failure) })?;
+    Ok(found.unwrap_or_else(|| Recipients::of(row)))
+}
+
 /// Returns what the first line of a message's frame states.
-fn head<'a>(row: &'a MessageRow<'_>) -> Head<'a> {
+fn head<'a>(row: &'a MessageRow<'_>, thread: Option<&'a str>) -> Head<'a> {
     let auth =
         Some(row.auth).filter(|auth| !matches!(auth, Proof::Key | Proof::Token | Proof::Claim));
-    Head { from: &row.from, id: &row.id, auth, topic: row.topic.as_deref(), ..Head::default() }
+    let topic = row.topic.as_deref();
+    Head { from: &row.from, id: &row.id, auth, topic, thread, ..Head::default() }
 }
 
 /// Calls `show` with a row that has the message's content, which is read if the row is truncated.

@@ -2,6 +2,7 @@
 
 use super::{
     ask,
+    conversation::Conversation,
     events::Events,
     failure::Failure,
     join::join,
@@ -134,7 +135,7 @@ impl Tap {
 
     fn show(&self, out: &mut Out, delivery: &Delivery) -> Result<(), Failure> {
         show(out, delivery, self.json, |copy, text| {
-            let id = short_id(copy.id.as_deref().unwrap_or(&copy.send_id));
+            let id = short_id(id(copy));
             let text = if self.full { text } else { first_lines(&text) };
             (format!("{} {id} ", moment::time(clock::unix_ms())), text)
         })
@@ -159,19 +160,29 @@ pub(super) fn show(
         let lost = counted(copy.lost, "message");
         eprint_line(format_args!("{lost} {verb} routed too fast to be shown"));
     }
+    let (before, text) = stamp(&copy, text(&copy));
+    let before = out.paint(Colour::Faint, before);
+    let heading = out.paint(Colour::Bold, heading(&copy));
+    out.of_others(Origin::Others, |out| out.line(format_args!("{before}{heading}: {text}")))
+}
+
+/// The sender, the recipient, the topic and the conversation of a copy.
+fn heading(copy: &TapCopy<'_>) -> String {
     let topic = copy.topic.as_deref().map(escaped);
     let topic = topic.map(|topic| format!(" on {topic}")).unwrap_or_default();
     let (from, to) = (escaped(&copy.from), escaped(&copy.to));
-    let answering = if copy.answer.is_some() { ", answering" } else { "" };
-    let (before, text) = stamp(&copy, text(&copy));
-    let before = out.paint(Colour::Faint, before);
-    let heading = out.paint(Colour::Bold, format!("{from} -> {to}{topic}{answering}"));
-    out.of_others(Origin::Others, |out| out.line(format_args!("{before}{heading}: {text}")))
+    format!("{from} -> {to}{topic}{}", Conversation::of_copy(copy).words())
 }
 
 /// Whether a delivery carries a copy of a message.
 pub(super) fn is_copy(delivery: &Delivery) -> bool {
     delivery.from == RELAY && delivery.kind == relay::TAP
+}
+
+/// The id by which the message or answer of a copy can be asked for.
+pub(super) fn id<'a>(copy: &'a TapCopy<'_>) -> &'a str {
+    let of_answer = copy.answer.as_ref().and_then(|answer| answer.id.as_deref());
+    of_answer.or(copy.id.as_deref()).unwrap_or(&copy.send_id)
 }
 
 /// The text of a copy, indented.
@@ -195,14 +206,28 @@ pub(super) fn text(copy: &TapCopy<'_>) -> String {
 mod tests {
     use super::*;
 
+    fn with_copy<T>(members: &str, show: impl Fn(&TapCopy<'_>) -> T) -> T {
+        let copy = format!(
+            r#"{{"send_id":"a","from":"Bob","to":"Ann","recipients":1,"requires_ack":false{members}}}"#
+        );
+        show(&serde_json::from_str(&copy).unwrap())
+    }
+
+    #[test]
+    fn copy_has_its_id_and_its_conversation() {
+        let shown = |members: &str| with_copy(members, |copy| (id(copy).to_owned(), heading(copy)));
+        let of = |id: &str, heading: &str| (id.to_owned(), heading.to_owned());
+        assert_eq!(shown(r#","topic":"t""#), of("a", "Bob -> Ann on t"));
+        let answer = r#","id":"1a2b3c4d-55f7","answer":{"id":"5e6f7a8b-55f7"}"#;
+        assert_eq!(shown(answer), of("5e6f7a8b-55f7", "Bob -> Ann, an answer to 1a2b3c4d"));
+        let message =
+            r#","id":"1a2b3c4d","payload":{"thread":"port"},"payload_meta":{"replyTo":"9c"}"#;
+        assert_eq!(shown(message), of("1a2b3c4d", "Bob -> Ann, an answer to 9c, thread port"));
+    }
+
     #[test]
     fn messages_and_answers_are_shown() {
-        let shown = |members: &str| {
-            let copy = format!(
-                r#"{{"send_id":"a","from":"Bob","to":"Ann","recipients":1,"requires_ack":false{members}}}"#
-            );
-            text(&serde_json::from_str(&copy).unwrap())
-        };
+        let shown = |members: &str| with_copy(members, text);
         assert_eq!(shown(r#","payload":{"kind":"message","body":"one\ntwo"}"#), "one\n    two");
         let answer = r#","answer":{"response":true,"responseData":{"body":"one\n\u001b[2J"}}"#;
         assert_eq!(shown(answer), "one\n    \\u{1b}[2J");

@@ -161,6 +161,7 @@ pub(super) static TOOLS: &[Tool] = &[
                 "with": text("Only messages to or from this agent."),
                 "topic": text("Only messages on this topic."),
                 "search": text("Only messages with all of these words."),
+                "thread": text("Only messages with this label of a conversation."),
                 "limit": number("At most this many.", 1, ROWS_MAX, ROWS),
             })
         },
@@ -315,14 +316,16 @@ fn history(arguments: &str, name: Option<&str>) -> Result<Work, String> {
         with: Option<String>,
         topic: Option<String>,
         search: Option<String>,
+        thread: Option<String>,
         limit: Option<u64>,
     }
-    let Arguments { with, topic, search, limit } = typed::read(arguments)?;
+    let Arguments { with, topic, search, thread, limit } = typed::read(arguments)?;
     let mut line = Line::new("history");
     line.option("of", name)?;
     line.option("with", with.as_deref())?;
     line.option("topic", topic.as_deref())?;
     line.option("search", search.as_deref())?;
+    line.option("thread", thread.as_deref())?;
     line.number("limit", Some(limit.unwrap_or(ROWS)), 1..=ROWS_MAX)?;
     Ok(Work::Runs(line.end(), Shown::Others))
 }
@@ -441,8 +444,8 @@ mod tests {
             ("history", "{}", "history --limit=20"),
             (
                 "history",
-                r#"{"with":"Bob","topic":"t","search":"a b","limit":1}"#,
-                "history --with=Bob --topic=t --search=a b --limit=1",
+                r#"{"with":"Bob","topic":"t","search":"a b","thread":"port","limit":1}"#,
+                "history --with=Bob --topic=t --search=a b --thread=port --limit=1",
             ),
         ] {
             assert_eq!(line(tool, arguments, None), expected, "{tool} {arguments}");

@@ -122,7 +122,7 @@ fn agents_send_look_and_read() {
     let inbox = bob.call("inbox", &json!({})).concat();
     assert!(inbox.contains("waiting (recipient)") && inbox.contains("the walrus"), "{inbox}");
     let read = bob.call("read", &json!({"id": id})).concat();
-    assert!(read.contains(&format!("\nAnn -> Bob\n{body}\n[/relay ")), "{read}");
+    assert!(read.contains(&format!("\nAnn -> Bob, thread -x\n{body}\n[/relay ")), "{read}");
     for result in [&inbox, &read] {
         assert!(result.starts_with("[relay ") && result.ends_with(']'), "{result}");
     }

@@ -329,8 +329,10 @@ fn history_is_searched_by_agent_topic_and_words() {
     for name in ["Bob", "Cid"] {
         sandbox.join(name).leave();
     }
-    let none = out(&run(&sandbox, &["history"], DONE));
-    assert!(none.starts_with("no message: only"), "{none}");
+    for options in [&[][..], &["--with", "Bob"]] {
+        let none = out(&run(&sandbox, &[&["history"], options].concat(), DONE));
+        assert!(none.starts_with("no message is stored: at-least-once"), "{none}");
+    }
     send(&sandbox, &["--as", "Ann", "Bob", "the port is 8080"]);
     send(&sandbox, &["--as", "Ann", "--topic", "build", "Cid", "the build is green"]);
     send(&sandbox, &["Bob", "the port is closed"]);
@@ -351,13 +353,106 @@ fn history_is_searched_by_agent_topic_and_words() {
         table.contains("Ann -> Cid on build") && table.contains("waiting (recipient)"),
         "{table}"
     );
+    for filter in [["--search", "nothing like it"], ["--to", "Ann"], ["--until", "2h"]] {
+        let none = out(&run(&sandbox, &[&["history"], &filter[..]].concat(), DONE));
+        assert_eq!(none, "no stored message matches\n", "{filter:?}");
+    }
+}
+
+/// The columns of a table below its heading, without the first two: times and ids.
+fn cells(table: &str) -> Vec<String> {
+    let lines = table.lines().skip(1);
+    lines
+        .map(|line| {
+            line.split("  ").filter(|cell| !cell.is_empty()).skip(2).collect::<Vec<_>>().join("|")
+        })
+        .collect()
+}
+
+#[test]
+fn history_shows_a_broadcast_as_one_message() {
+    let sandbox = Sandbox::new();
+    let mut agents = ["Bob", "Cid", "Dan", "Eve"].map(|name| sandbox.join(name));
+    send(&sandbox, &["--as", "Ann", "Bob", "before"]);
+    let sent = send(&sandbox, &["--as", "Ann", "*", "to all"]);
+    send(&sandbox, &["--as", "Ann", "Bob", "after"]);
+    for agent in &mut agents[..3] {
+        let deliver = (0..).find_map(|_| {
+            let deliver = agent.expect("DELIVER");
+            (deliver["payload"]["body"] == "to all").then_some(deliver)
+        });
+        agent.acknowledge(&deliver.unwrap());
+    }
+    until("three have it", || {
+        rows(&sandbox, &["status", &sent])
+            .iter()
+            .filter(|row| row["state"] == "acknowledged")
+            .count()
+            == 3
+    });
+    let table =
+        |options: &[&str]| cells(&out(&run(&sandbox, &[&["history"], options].concat(), DONE)));
+    let all = [
+        "Ann -> Bob|delivered|after",
+        "Ann -> Bob, Cid +2|3 acknowledged, 1 delivered|to all",
+        "Ann -> Bob|delivered|before",
+    ];
+    assert_eq!(table(&[]), all);
+    assert_eq!(table(&["--limit", "2"]), all[..2], "all rows of the last message are read");
+    assert_eq!(table(&["--to", "Eve"]), ["Ann -> Eve|delivered|to all"]);
+    let lines = |options: &[&str]| {
+        let found = rows(&sandbox, &[&["history"], options].concat());
+        found.iter().map(|row| row["to"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(lines(&["--limit", "2"]), ["Bob", "Eve", "Dan", "Cid", "Bob"]);
+    assert_eq!(lines(&["--limit", "1"]), ["Bob"]);
+    let read = out(&run(&sandbox, &["read", &sent], DONE));
+    let states = "Bob: acknowledged, Cid: acknowledged, Dan: acknowledged, Eve: delivered";
+    assert_eq!(read, format!("Ann -> Bob, Cid +2\n{states}\nto all\n"));
+}
+
+#[test]
+fn replies_and_threads_are_shown_and_found() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let file = sandbox.directory().join("long");
+    fs::write(&file, longest()).unwrap();
+    send(&sandbox, &["--as", "Ann", "--thread", "port", "Bob", "Which port?"]);
+    send(&sandbox, &["--as", "Ann", "--thread", "port", "Bob", "--file", file.to_str().unwrap()]);
+    let question = bob.expect("DELIVER")["id"].take();
+    bob.send_json(&json!({
+        "v": 1, "type": "SEND", "id": "r", "ts": 0, "to": "@operator",
+        "payload": {"kind": "message", "body": "8080", "thread": "port"},
+        "payload_meta": {"requires_ack": true, "replyTo": question},
+    }));
+    until("the reply is accepted", || bob.receive().unwrap()["type"] == "ACK");
+    send(&sandbox, &["--as", "Ann", "--thread", "ports", "Bob", "Another thread"]);
+    let short = &question.as_str().unwrap()[..8];
+    let shown = [
+        format!("Bob -> @operator|waiting (recipient)|[port] re {short}: 8080"),
+        "Ann -> Bob|delivered|(long: `agent-relay read` shows it)".to_owned(),
+        "Ann -> Bob|delivered|[port] Which port?".to_owned(),
+    ];
+    let history = ["history", "--thread", "port"];
+    assert_eq!(cells(&out(&run(&sandbox, &history, DONE))), shown);
+    assert_eq!(rows(&sandbox, &history).len(), 3);
+    assert_eq!(rows(&sandbox, &["history", "--thread", "Port"]).len(), 0);
+    let read = out(&run(&sandbox, &["read", "r"], DONE));
+    assert_eq!(read, format!("Bob -> @operator, an answer to {short}, thread port\n8080\n"));
+    let inbox = out(&run(&sandbox, &["inbox", "--take"], DONE));
+    assert!(inbox.contains(&format!(", an answer to {short}, thread port\n8080\n")), "{inbox}");
+}
+
+/// The body of a message that is too long for a row.
+fn longest() -> String {
+    "\"\\\u{e4}".repeat(1_048_576 / 6 - 200)
 }
 
 #[test]
 fn longest_message_is_read_whole() {
     let sandbox = Sandbox::new();
     sandbox.join("Bob").leave();
-    let body = "\"\\\u{e4}".repeat(1_048_576 / 6 - 200);
+    let body = longest();
     let file = sandbox.directory().join("body");
     fs::write(&file, &body).unwrap();
     let sent = send(&sandbox, &["Bob", "--file", file.to_str().unwrap()]);

@@ -4,6 +4,7 @@
 use super::{agent::Agent, message_list::Message, model::Update};
 use crate::cli::{
     agents::Wrappers,
+    conversation::Conversation,
     failure::Failure,
     identity::Identity,
     mailbox,
@@ -21,6 +22,7 @@ use platform::clock;
 use protocol::{
     control::AgentState,
     name::EVERYONE,
+    payload::ANSWER,
     relay::{HistoryRequest, InboxRequest, MessageRow, Page, RequestName, Status, TapCopy},
     text::{escaped, escaped_text},
 };
@@ -371,6 +373,7 @@ fn message_of_row(row: &MessageRow<'_>) -> Message {
         time: if short.contains(':') { moment::time(row.taken) } else { short },
         from: escaped(&row.from),
         to: with_topic(to, row.topic.as_deref()),
+        conversation: Conversation::of_row(row),
         text: beginning(text),
         why: None,
     }
@@ -378,23 +381,22 @@ fn message_of_row(row: &MessageRow<'_>) -> Message {
 
 /// A message or an answer that was routed just now.
 fn message_of_copy(copy: &TapCopy<'_>) -> Message {
-    let id = copy.id.as_deref().unwrap_or(&copy.send_id);
-    let answering = if copy.answer.is_some() { "(answer) " } else { "" };
+    let id = tap::id(copy);
     let text = match (&copy.answer, copy.payload) {
-        (Some(_), _) => format!("{answering}{}", tap::text(copy)),
+        (Some(_), _) => tap::text(copy),
         (None, Some(payload)) => payload_text(payload),
         (None, None) => LONG.to_owned(),
     };
+    // The history has the answer under such an id, too.
+    let answer = copy.answer.as_ref().and(copy.id.as_deref()).map(|id| format!("{ANSWER}-{id}"));
     Message {
-        key: match &copy.answer {
-            Some(_) => format!("{} {} answers {}", copy.from, copy.send_id, copy.to),
-            None => format!("{} {}", copy.from, copy.send_id),
-        },
+        key: format!("{} {}", copy.from, answer.as_deref().unwrap_or(&copy.send_id)),
         id: id.to_owned(),
         short: short_id(id),
         time: moment::time(clock::unix_ms()),
         from: escaped(&copy.from),
         to: with_topic(&copy.to, copy.topic.as_deref()),
+        conversation: Conversation::of_copy(copy),
         text: beginning(text),
         why: None,
     }
@@ -431,9 +433,10 @@ mod tests {
             copied(r#","payload":{"kind":"message","body":"one\n\ttwo\u001b[2J  three"}"#);
         assert_eq!(message.text, "one\n\ttwo\\u{1b}[2J  three");
         assert_eq!((&*message.short, &*message.to), ("3f2504e0", "Bob on a.b"));
-        let answer = copied(r#","answer":{"response":true}"#);
-        assert_eq!(answer.text, "(answer) yes");
-        assert_ne!(answer.key, message.key);
+        let answer = r#","id":"1a2b3c4d-55f7","answer":{"id":"5e6f7a8b-55f7","response":true}"#;
+        let answer = copied(answer);
+        assert_eq!((&*answer.key, &*answer.short), ("Ann answer-1a2b3c4d-55f7", "5e6f7a8b"));
+        assert_eq!(answer.line(80), "re 1a2b3c4d: yes");
         let json = r#"{"send_id":"3f2504e0-4f89","from":"Cid","to":"Bob","recipients":1,"requires_ack":true}"#;
         let of_another = message_of_copy(&serde_json::from_str(json).unwrap());
         assert_ne!(of_another.key, message.key, "ids are those of their sender");

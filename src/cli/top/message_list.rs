@@ -1,6 +1,6 @@
 //! Messages in a pane of `top`: the newest are last, and the oldest are forgotten.
 
-use crate::cli::table::broken;
+use crate::cli::{conversation::Conversation, table::broken};
 use std::collections::{HashSet, VecDeque};
 
 /// The most messages of a list.
@@ -33,6 +33,8 @@ pub(super) struct Message {
     pub(super) from: String,
     /// The recipient, with the topic.
     pub(super) to: String,
+    /// The message that it answers, and its thread.
+    pub(super) conversation: Conversation,
     /// The text, with its line breaks.
     pub(super) text: String,
     /// The reason why a dead letter was not delivered.
@@ -42,18 +44,22 @@ pub(super) struct Message {
 impl Message {
     /// Whether the message contains a text, in any case.
     fn contains(&self, lower: &str) -> bool {
-        let mut texts = [&self.from, &self.to, &self.text].into_iter().chain(&self.why);
+        let thread = &self.conversation.thread;
+        let mut texts =
+            [&self.from, &self.to, &self.text].into_iter().chain(&self.why).chain(thread);
         texts.any(|text| text.to_lowercase().contains(lower)) || self.short.starts_with(lower)
     }
 
-    /// The beginning of the text on one line: enough for `width` columns.
+    /// The beginning of the text on one line, after the mark of its conversation: enough for `width`
+    /// columns.
     pub(super) fn line(&self, width: usize) -> String {
-        let mut line = String::new();
+        let mut line = self.conversation.mark();
+        let mark = line.len();
         for word in self.text.split(['\n', '\t', ' ']).filter(|word| !word.is_empty()) {
-            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(if line.len() == mark { "" } else { " " });
             line.push_str(word);
             // A character has at most four bytes, and most have at least one column.
-            if line.len() > 4 * width {
+            if line.len() > mark + 4 * width {
                 break;
             }
         }
@@ -62,8 +68,9 @@ impl Message {
 
     /// The whole message in lines of at most `width` columns. The first is its heading.
     pub(super) fn page(&self, width: usize) -> Vec<String> {
-        let Self { id, time, from, to, text, why, .. } = self;
-        let mut page = vec![format!("{from} -> {to}"), format!("{time}  {id}")];
+        let Self { id, time, from, to, conversation, text, why, .. } = self;
+        let words = conversation.words();
+        let mut page = vec![format!("{from} -> {to}{words}"), format!("{time}  {id}")];
         let (width, text) = (width.max(1), text.replace('\t', TAB));
         let mut push = |text: &str| page.extend(broken(text, width, 0).lines().map(str::to_owned));
         why.iter().for_each(|why| push(why));
@@ -251,6 +258,11 @@ mod tests {
         assert_eq!(page[0], "Ann -> Bob");
         assert_eq!(page[2..], ["EXPIRED", "", "fn main() {", "", "    let x = 1;", "}"]);
         assert_eq!(message.page(0).len(), message.page(1).len(), "no width is survived");
+        let (reply_to, thread) = (Some("1a2b3c4d-55f7".to_owned()), Some("Port".to_owned()));
+        let reply = Message { conversation: Conversation { reply_to, thread }, ..message };
+        assert_eq!(reply.line(80), "[Port] re 1a2b3c4d: fn main() { let x = 1; }");
+        assert_eq!(reply.page(80)[0], "Ann -> Bob, an answer to 1a2b3c4d, thread Port");
+        assert!(reply.contains("port"), "threads are searched");
     }
 
     #[test]

@@ -302,7 +302,7 @@ pub(super) mod tests {
             from: "Ann".to_owned(),
             to: to.to_owned(),
             text: text.to_owned(),
-            why: None,
+            ..Message::default()
         }
     }
 
