@@ -5,7 +5,7 @@ use super::{
     disk::Disk,
     sends::{Key, Sent, number_of},
 };
-use crate::oracle::Checked;
+use crate::oracle::{Checked, ensure};
 use client::{Event, SendId};
 use protocol::{
     code::NackCode,
@@ -13,7 +13,7 @@ use protocol::{
     payload::{Ack, Nack},
     record::{Change, Ending},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 /// A delivery whose sender is to be notified, in the session that sent it.
@@ -32,6 +32,8 @@ pub(super) struct Outcomes {
     failed: BTreeMap<Key, Due>,
     /// Deliveries whose sender must get an answer.
     asked: BTreeMap<Key, Due>,
+    /// Questions, by their deliveries' ids, whose answers were handed to the store.
+    kept_answers: BTreeSet<Uuid>,
     /// The last session of each name.
     sessions: BTreeMap<String, String>,
 }
@@ -52,6 +54,10 @@ impl Outcomes {
                     }
                     self.accepted.insert(delivery.number, (key, due));
                 }
+            }
+            Change::Answer(answer) => {
+                let question = answer.message.send_id.strip_prefix("answer-");
+                self.kept_answers.extend(question.and_then(|id| Uuid::try_parse(id).ok()));
             }
             Change::Ended { delivery, ending: Ending::Dead { .. }, .. } => {
                 if let Some((key, due)) = self.accepted.get(delivery) {
@@ -77,13 +83,18 @@ impl Outcomes {
         self.asked.retain(|_, due| due.by != name);
     }
 
-    /// Takes note of an event that an application gets.
-    pub(super) fn notified(&mut self, event: &Event) {
+    /// Takes note of an event that an application gets. Checks that the store got each answer, too.
+    pub(super) fn notified(&mut self, event: &Event) -> Checked {
         match event {
-            Event::Answered { send_id: SendId(id), answer, .. } => self.answered(id, &answer.from),
+            Event::Answered { send_id: SendId(id), answer, .. } => {
+                let question = self.answered(id, &answer.from).map(|due| due.id);
+                let is_kept = question.is_none_or(|id| self.kept_answers.contains(&id));
+                return ensure(is_kept, || format!("the answer to {id} was not kept"));
+            }
             Event::Refused { send_id: SendId(id), nack } => self.refused(id, nack),
             _ => {}
         }
+        Ok(())
     }
 
     /// Takes note of a frame that is lost with its connection: a notice in the frame may never
@@ -107,10 +118,8 @@ impl Outcomes {
         }
     }
 
-    fn answered(&mut self, send_id: &str, from: &str) {
-        if let Some(number) = number_of(send_id) {
-            self.asked.remove(&(number, from.to_lowercase()));
-        }
+    fn answered(&mut self, send_id: &str, from: &str) -> Option<Due> {
+        self.asked.remove(&(number_of(send_id)?, from.to_lowercase()))
     }
 
     fn refused(&mut self, send_id: &str, nack: &Nack) {

@@ -334,7 +334,7 @@ impl World {
                 }
                 session::Output::Released(_) => {}
                 session::Output::Event(event) => {
-                    self.promises.outcomes.notified(&event);
+                    self.promises.outcomes.notified(&event)?;
                     app.takes(event, &self.promises)?;
                 }
             }
