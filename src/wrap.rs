@@ -238,8 +238,6 @@ pub(crate) struct Outcome {
     pub(crate) is_terminal_stuck: bool,
     /// Whether the agent went on after its terminal had gone.
     pub(crate) outlived_terminal: bool,
-    /// Whether the system ended the wrapper, which nobody may have wanted.
-    pub(crate) is_cut_off: bool,
 }
 
 /// Runs the command until it ends.
@@ -259,9 +257,9 @@ pub(crate) fn run(settings: Settings) -> Result<Outcome, WrapError> {
     let endpoint = bind_control(&settings, &name)?;
     let finished = run_joined(settings, client, &key_file, endpoint)?;
     drop(key_file);
-    let Finished { ended, clients, is_terminal_stuck, outlived_terminal, is_cut_off } = finished;
+    let Finished { ended, clients, is_terminal_stuck, outlived_terminal } = finished;
     clients.close();
-    Ok(Outcome { ended, is_terminal_stuck, outlived_terminal, is_cut_off })
+    Ok(Outcome { ended, is_terminal_stuck, outlived_terminal })
 }
 
 /// Binds the control endpoint. If that fails, the agent runs without the endpoint, unless the

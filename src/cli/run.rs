@@ -16,7 +16,7 @@ use super::{
     spawn::log_for,
     wrapped::{RUN_DIRECTORY, last_lines},
 };
-use crate::wrap::{self, Outcome, WrapError};
+use crate::wrap::{self, WrapError};
 use argh::{ArgsInfo, FromArgs};
 use client::{
     self, ClientError,
@@ -98,11 +98,8 @@ impl Run {
             Some(_) => None,
             None => Some(FolderName::choose(&mut context, &current_directory()?)?),
         };
-        if made_up.is_some() && names_agent(&command) {
-            let program = escaped(&quoted(&command[0]));
-            eprint_line(format_args!(
-                "note: the name goes to {program}; to name the agent: agent-relay -n NAME {program}"
-            ));
+        if made_up.is_some() {
+            note_name_of_command(&command);
         }
         let name =
             given.or_else(|| made_up.as_ref().map(|made_up| &*made_up.name)).unwrap_or_default();
@@ -150,18 +147,18 @@ impl Run {
         };
         let outcome = wrap::run(settings).map_err(explain);
         if let Some(made_up) = &made_up
-            && !outcome.as_ref().is_ok_and(|it| it.ended.has_messages || it.is_cut_off)
+            && !outcome.as_ref().is_ok_and(|it| it.ended.has_messages)
         {
             // If that fails, the name stays the folder's, as that of any agent does.
             drop(made_up.give_back(&context));
         }
-        let Outcome { ended, is_terminal_stuck, outlived_terminal, .. } = outcome?;
-        if self.detached || outlived_terminal {
-            tracing::info!("{name} {ended}{}", last_lines(&ended));
-        } else if !is_terminal_stuck {
-            report(name, &ended, attached);
+        let outcome = outcome?;
+        if self.detached || outcome.outlived_terminal {
+            tracing::info!("{name} {}{}", outcome.ended, last_lines(&outcome.ended));
+        } else if !outcome.is_terminal_stuck {
+            report(name, &outcome.ended, attached);
         }
-        Ok(ended.code)
+        Ok(outcome.ended.code)
     }
 
     /// The person's keys and screen.
@@ -205,9 +202,14 @@ fn report(name: &str, ended: &Ended, has_terminal: bool) {
     }
 }
 
-/// Whether an agent's name may be meant among the arguments of a command.
-fn names_agent(command: &[OsString]) -> bool {
-    command.iter().skip(1).any(|word| word == "-n" || word == "--name")
+/// Tells the person if the arguments of a command have a name that may be meant for the agent.
+fn note_name_of_command(command: &[OsString]) {
+    if command.iter().skip(1).any(|word| word == "-n" || word == "--name") {
+        let program = escaped(&quoted(&command[0]));
+        eprint_line(format_args!(
+            "note: the name goes to {program}; to name the agent: agent-relay -n NAME {program}"
+        ));
+    }
 }
 
 /// The directory in which this process runs.

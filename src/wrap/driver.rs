@@ -128,8 +128,6 @@ pub(super) struct Finished {
     pub(super) is_terminal_stuck: bool,
     /// Whether the agent went on after its terminal had gone.
     pub(super) outlived_terminal: bool,
-    /// Whether the system ended the wrapper.
-    pub(super) is_cut_off: bool,
 }
 
 /// The owner of one terminal side, its inputs and its outputs.
@@ -250,8 +248,7 @@ impl Driver {
         let ended = self.end();
         self.await_answers();
         self.flush_clients();
-        let Self { attached, outlived_terminal, is_cut_off, .. } = self;
-        let Self { threads, channels, client, parts, .. } = self;
+        let Self { attached, outlived_terminal, threads, channels, client, parts, .. } = self;
         // Dropping the channel to the thread that types ends that thread.
         drop(channels);
         let screen = threads.screen.clone();
@@ -266,8 +263,7 @@ impl Driver {
         {
             tracing::debug!("the terminal is gone: {error}");
         }
-        let clients = parts.clients;
-        Finished { ended, clients, is_terminal_stuck, outlived_terminal, is_cut_off }
+        Finished { ended, clients: parts.clients, is_terminal_stuck, outlived_terminal }
     }
 
     /// Returns the bytes that restore the terminal's modes, and the mark of the output's end.
