@@ -278,6 +278,10 @@ fn agent_cli_is_named_after_its_directory() {
     // A directory's name follows its agent, and stays the directory's.
     let runs = err(&run(&sandbox, &["rename", "api-2", "Eve"], FAILED));
     assert!(runs.contains("api-2 runs; end it first: `agent-relay stop api-2`"), "{runs}");
+    // Without a message, the names would be given back.
+    for name in ["api-2", "web-3"] {
+        run(&sandbox, &["send", name, "hello"], DONE);
+    }
     run(&sandbox, &["stop", "api-2"], DONE);
     let taken = err(&run(&sandbox, &["rename", "api-2", "web-3"], FAILED));
     assert!(taken.contains("web-3 runs"), "{taken}");
