@@ -1,6 +1,9 @@
 //! `tap --events`, and `agents --watch` and `--here`, between real processes and in terminals.
 
-use crate::commands::{DONE, USAGE, err, known, out, run, run_with};
+use crate::{
+    commands::{DONE, USAGE, err, known, out, run, run_with},
+    questions::answer,
+};
 use ::terminal::screen::Screen;
 use platform::pty::Size;
 use serde_json::{Value, json};
@@ -284,6 +287,34 @@ fn events_go_on_after_the_daemon_was_killed() {
     assert_ne!(ids[0], ids[1]);
     let _dora = sandbox.join("Dora");
     events.expect_next("Dora joined");
+}
+
+#[test]
+fn answer_is_told_once_although_the_daemon_was_killed() {
+    let mut sandbox = Sandbox::new();
+    let events = Running::events(&sandbox, &["--kind", "answer"]);
+    let answered = |sandbox: &Sandbox, body: &str| {
+        let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
+        ann.send("Bob", body, json!({"sync": {"correlationId": "c", "blocking": true}}));
+        let deliver = bob.expect("DELIVER");
+        answer(&mut bob, &deliver, "8080");
+        ann.expect("ACK");
+        ann.expect("ACK");
+        deliver["id"].clone()
+    };
+    let first = answered(&sandbox, "port?");
+    let told = events.event();
+    assert_eq!((&*short(&told), &told["id"]), ("answer  Bob -> Ann", &first));
+    sandbox.kill();
+    events.wait_for_notice("; trying again");
+    sandbox.start();
+    events.wait_for_notice("connected again");
+    let second = answered(&sandbox, "host?");
+    events.expect_next("lost");
+    assert_eq!(events.event()["id"], second, "the first one was told");
+    let past = past(&sandbox, &["--kind", "answer"]);
+    let ids: Vec<_> = past.iter().map(|event| event["id"].clone()).collect();
+    assert_eq!(ids, [first, second]);
 }
 
 /// Starts `events --follow` whose output is a pipe, and waits until it follows.
