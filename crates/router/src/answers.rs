@@ -73,9 +73,9 @@ impl AnswerMessage {
 }
 
 impl Router {
-    /// Has the store keep an answer that its asker gets on its connection, or when its session is
-    /// resumed. Returns the id of the answer's delivery in the history; `None` if nobody can look
-    /// for it there.
+    /// Hands the store an answer that came in time, for the history. The asker gets the answer in
+    /// any case. Returns the id of its delivery in the history; `None` if one of the two agents is
+    /// forgotten.
     pub(super) fn keep_answer(
         &mut self,
         client: ClientId,
