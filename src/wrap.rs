@@ -5,6 +5,7 @@
 //! that owns the terminal side. [`control`] is the wrapper's own endpoint for a person's commands,
 //! and [`attach`] the command that shows the agent in another terminal.
 
+mod about;
 pub(crate) mod agent_record;
 mod arming;
 pub(crate) mod attach;
@@ -283,6 +284,8 @@ fn join(settings: &Settings, name: &Name, companion_key: Secret) -> Result<Clien
         server: settings.server.clone(),
         key: settings.key.clone(),
         companion_key: Some(companion_key),
+        program: about::program(&settings.command, &settings.recipes),
+        directory: about::directory(settings),
         capabilities: Capabilities {
             max_inflight: INFLIGHT_MAX,
             reports: true,
@@ -313,6 +316,7 @@ fn run_joined(
     let transcript = recipe.transcript;
     let mut side = terminal_settings(&settings, client.name(), recipe, size, seed);
     let directory = settings.directory.as_deref();
+    let shown_directory = about::directory(&settings);
     let wrapped = Wrapped::of(&settings.command, directory);
     show_prospect(&settings, wrapped.as_ref(), client.name());
     let signals = Signals::listen();
@@ -352,6 +356,7 @@ fn run_joined(
     let waker = Waker::new(program, env, settings.directory);
     let parts = Parts {
         clients,
+        directory: shown_directory,
         follower,
         foreground,
         hooks,

@@ -169,8 +169,9 @@ fn list(
             return Ok(());
         }
         let wrapper = wrappers.ask(&agent);
-        if here.is_none_or(|here| here.includes(&agent.name, wrapper.as_ref())) {
-            shown.push(Shown::new(&Listed::new(agent, wrapper)));
+        let listed = Listed::new(agent, wrapper);
+        if here.is_none_or(|here| here.includes(&listed.agent)) {
+            shown.push(Shown::new(&listed));
         }
         Ok(())
     })?;
@@ -184,9 +185,6 @@ struct Listed<'a> {
     /// The source of the agent's messages, if the agent is wrapped on this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<Source>,
-    /// The directory in which the agent's command was started.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    directory: Option<String>,
     /// Whether the agent's messages are held.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     held: bool,
@@ -200,17 +198,21 @@ impl<'a> Listed<'a> {
     /// the agent's messages.
     fn new(mut agent: AgentRow<'a>, wrapper: Option<AgentState>) -> Self {
         let Some(state) = wrapper else {
-            return Self { agent, source: None, directory: None, held: false, no_hooks: None };
+            return Self { agent, source: None, held: false, no_hooks: None };
         };
-        add_waiting(&mut agent, &state);
-        let AgentState { source, directory, held, no_hooks, .. } = state;
-        Self { agent, source, directory, held, no_hooks }
+        complete(&mut agent, &state);
+        let AgentState { source, held, no_hooks, .. } = state;
+        Self { agent, source, held, no_hooks }
     }
 }
 
-/// Adds to a row what waits in the agent's wrapper. The wrapper also counts messages that the
-/// daemon has finished with (answers, at-most-once messages).
-pub(super) fn add_waiting(agent: &mut AgentRow<'_>, wrapper: &AgentState) {
+/// Adds to a row what the agent's wrapper knows: what waits there, and a directory that is too long
+/// for the daemon. The wrapper also counts messages that the daemon has finished with (answers,
+/// at-most-once messages).
+pub(super) fn complete(agent: &mut AgentRow<'_>, wrapper: &AgentState) {
+    if agent.directory.is_none() {
+        agent.directory = wrapper.directory.clone().map(Into::into);
+    }
     agent.waiting = agent.waiting.max(wrapper.waiting as u64);
     if agent.waiting > 0 && agent.why.is_none() {
         agent.why = wrapper.why.clone().map(Into::into);
@@ -332,7 +334,7 @@ mod tests {
     use super::*;
 
     /// An agent with two waiting messages.
-    fn ann() -> AgentRow<'static> {
+    pub(super) fn ann() -> AgentRow<'static> {
         let json = r#"{"name":"Ann","here":true,"since":1,"queued":2,"queued_bytes":9,"in_flight":0,
             "subscriptions":0,"waiting":2,"why":"a line is half typed: send it off","why_since":1}"#;
         serde_json::from_str(json).unwrap()

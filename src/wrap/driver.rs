@@ -80,6 +80,8 @@ const START_LOOK_MS: u64 = 5;
 pub(super) struct Parts {
     /// The clients of the control endpoint.
     pub(super) clients: ControlClients,
+    /// The command's directory, for the state that clients get.
+    pub(super) directory: Option<String>,
     /// The reader of the transcript, if the command writes one.
     pub(super) follower: Option<Follower>,
     /// The observer of the program that reads the terminal.
@@ -189,7 +191,8 @@ impl Driver {
     ) -> io::Result<Self> {
         let follower = parts.follower.as_ref();
         let (threads, channels) = threads::start(&pty, streams)?;
-        let constant_state = clients::constant_state(client.name(), &pty, command);
+        let directory = parts.directory.clone();
+        let constant_state = clients::constant_state(client.name(), &pty, command, directory);
         Ok(Self {
             side: TerminalSide::new(settings),
             attached: settings.attached,

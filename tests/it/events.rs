@@ -509,5 +509,17 @@ fn agents_of_this_directory_are_listed() {
     let mut none = sandbox.command(["agents", "--here"]);
     none.current_dir(&other);
     assert!(out(&output(none)).starts_with("no agents in this directory; "));
+    // The wrapper of an agent in the background runs elsewhere than its command.
+    let mut spawn = sandbox.command(["spawn", "Cid", "--", &example_program("lines")]);
+    spawn.current_dir(&other);
+    output(spawn);
+    assert_eq!(names(&other), ["Cid"]);
+    assert_eq!(names(&sandbox.home().join("logs")), Vec::<String>::new());
+    let listed = out(&run(&sandbox, &["agents", "Cid", "--json"], DONE));
+    let cid: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(path::Path::new(cid["directory"].as_str().unwrap()), other);
+    let lines = example_program("lines");
+    assert_eq!(cid["program"], path::Path::new(&lines).file_name().unwrap().to_str().unwrap());
+    run(&sandbox, &["stop", "Cid"], DONE);
     drop(ann);
 }

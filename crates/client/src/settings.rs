@@ -20,6 +20,12 @@ pub struct Settings {
     pub key: Option<Secret>,
     /// The key that an agent and its companions share, or the one that a bridge is known by.
     pub companion_key: Option<Secret>,
+    /// The program that an agent runs, for people. The daemon keeps at most
+    /// [`PROGRAM_BYTES_MAX`](protocol::payload::PROGRAM_BYTES_MAX) bytes.
+    pub program: Option<String>,
+    /// The directory in which the program was started, for people. The daemon keeps at most
+    /// [`DIRECTORY_BYTES_MAX`](protocol::payload::DIRECTORY_BYTES_MAX) bytes.
+    pub directory: Option<String>,
     /// The number of attempts before [`Client::join`](super::Client::join) fails.
     pub first_attempts: u32,
     /// The wait before a new cycle of attempts (docs/PROTOCOL.md, section 15); without it, the
@@ -134,6 +140,8 @@ impl Settings {
             capabilities,
             key: None,
             companion_key: None,
+            program: None,
+            directory: None,
             first_attempts: 1,
             retry_cycle_after_ms: None,
             local: false,

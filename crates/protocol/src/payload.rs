@@ -46,7 +46,19 @@ pub struct Hello {
     /// The key by which a guest that reconnects is known.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub guest_key: Option<String>,
+    /// The program that the agent runs, for people.
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// The directory in which the program was started, for people.
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
 }
+
+/// The longest `program` in HELLO that the daemon keeps, in bytes.
+pub const PROGRAM_BYTES_MAX: usize = 64;
+
+/// The longest `directory` in HELLO that the daemon keeps, in bytes.
+pub const DIRECTORY_BYTES_MAX: usize = 512;
 
 /// HELLO's `session`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -294,6 +294,12 @@ pub struct AgentRow<'a> {
     /// The agent's session, while the agent is connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Cow<'a, str>>,
+    /// The program that the agent runs, as its HELLO has stated it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Cow<'a, str>>,
+    /// The directory in which the program was started, as its HELLO has stated it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<Cow<'a, str>>,
     /// The time since which the agent is connected, or away.
     pub since: u64,
     /// The number of messages in its queue: waiting, in flight and mailbox.

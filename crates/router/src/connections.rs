@@ -7,7 +7,7 @@ mod table;
 
 #[cfg(test)]
 pub(super) use client::Client;
-pub(super) use client::{Applicant, Doing, Membership, Stage};
+pub(super) use client::{About, Applicant, Doing, Membership, Stage};
 pub(super) use heartbeat::CLOSE_MS;
 pub(super) use send_window::Content;
 pub(super) use table::Connections;

@@ -3,7 +3,7 @@
 use super::{
     Router,
     accounts::{self, Class, Principal},
-    connections::{Applicant, Membership},
+    connections::{About, Applicant, Membership},
     directory::{CompanionKey, Origin},
     interface::{ClientId, Output, PeerProcess},
     keys::AgentKey,
@@ -130,8 +130,9 @@ impl Router {
         let proof = proof.map_err(|why| (ErrorCode::Unauthorized, why))?;
         let is_owners = self.enforcement.is_operator_key(key.map(Secret::stated));
         let companion_key = companion_key_in(&hello);
-        let capabilities = hello.capabilities;
-        let mut applicant = Applicant { name, capabilities, proof, companion_key, token: None };
+        let (capabilities, about) = (hello.capabilities, About::of(&hello));
+        let mut applicant =
+            Applicant { name, capabilities, proof, companion_key, token: None, about };
         let name = applicant.name.as_str();
         if let Some(token) = hello.session.and_then(|session| session.resume_token) {
             let token = Secret::stated(&token);
@@ -221,8 +222,9 @@ impl Router {
             Some(agent) => self.directory[agent].name.clone(),
             None => self.free_guest_name(),
         };
-        let (capabilities, proof) = (SENDS_ONLY, Proof::Guest);
-        let applicant = Applicant { name, capabilities, proof, companion_key: None, token: None };
+        let (capabilities, proof, about) = (SENDS_ONLY, Proof::Guest, About::default());
+        let applicant =
+            Applicant { name, capabilities, proof, companion_key: None, token: None, about };
         if let Some(agent) = known {
             return self.take_over(id, agent, applicant);
         }
@@ -250,7 +252,8 @@ impl Router {
         let name = name_in(&hello, Name::parse_remote)?;
         let capabilities = Capabilities { supports_topics: false, ..hello.capabilities };
         let (proof, companion_key) = (Proof::Bridge, companion_key_in(&hello));
-        let applicant = Applicant { name, capabilities, proof, companion_key, token: None };
+        let about = About::of(&hello);
+        let applicant = Applicant { name, capabilities, proof, companion_key, token: None, about };
         let Some(agent) = self.directory.find(applicant.name.as_str()) else {
             return self.join_free_name(id, applicant);
         };
@@ -362,7 +365,7 @@ impl Router {
     fn join(&mut self, id: ClientId, applicant: Applicant, resumes: bool) -> Result<(), Refusal> {
         self.check_room_for_member(0)?;
         self.check_share_of_process(id)?;
-        let Applicant { name, capabilities, proof, companion_key, token } = applicant;
+        let Applicant { name, capabilities, proof, companion_key, token, about } = applicant;
         let process = self.connections.process(id);
         let known = self.directory.find(name.as_str());
         if proof == Proof::Guest {
@@ -397,6 +400,7 @@ impl Router {
         let name = &self.directory[agent].name;
         let mut membership = Membership::new(name, auth, capabilities);
         membership.knows_session = !resumes || proof == Proof::Guest;
+        membership.about = about;
         self.welcome(id, agent, membership, &next_token);
         Ok(())
     }

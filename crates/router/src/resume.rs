@@ -3,7 +3,7 @@
 
 use super::{
     Router,
-    connections::Applicant,
+    connections::{About, Applicant},
     handshake::Refusal,
     interface::ClientId,
     keys::{AgentKey, StreamKey},
@@ -75,6 +75,7 @@ impl Router {
                     proof: Proof::Token,
                     companion_key: None,
                     token: Some(hash),
+                    about: About::default(),
                 };
                 self.take_over(id, agent, applicant)?;
                 self.rewind(id, agent, &rewind);

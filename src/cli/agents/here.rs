@@ -3,7 +3,7 @@
 use crate::cli::{failure::Failure, folder_name::folder_of};
 use client::home::HomeOptions;
 use platform::paths;
-use protocol::control::AgentState;
+use protocol::relay::AgentRow;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -22,11 +22,11 @@ impl Here {
         Ok(Self { directory: resolved(&directory), home: options.home()? })
     }
 
-    /// Whether an agent runs here: by what its wrapper says, or else because its name was made up
-    /// for a folder here.
-    pub(super) fn includes(&self, name: &str, wrapper: Option<&AgentState>) -> bool {
-        let told = wrapper.and_then(|state| state.directory.as_ref()).map(PathBuf::from);
-        let directory = told.or_else(|| folder_of(&self.home, name));
+    /// Whether an agent runs here: by its own words, or else because its name was made up for a
+    /// folder here. An agent of another machine does not.
+    pub(super) fn includes(&self, agent: &AgentRow<'_>) -> bool {
+        let told = agent.directory.as_deref().filter(|_| agent.host.is_none()).map(PathBuf::from);
+        let directory = told.or_else(|| folder_of(&self.home, &agent.name));
         directory.is_some_and(|directory| resolved(&directory).starts_with(&self.directory))
     }
 }
@@ -44,15 +44,17 @@ mod tests {
     fn directories_below_are_included() {
         let root = resolved(&std::env::temp_dir());
         let here = Here { directory: root.join("a"), home: root.join("no-home") };
+        let ann = crate::cli::agents::tests::ann;
         let includes = |directory: Option<PathBuf>| {
-            let directory = directory.map(|path| path.to_string_lossy().into_owned());
-            here.includes("Ann", Some(&AgentState { directory, ..AgentState::default() }))
+            let directory = directory.map(|path| path.to_string_lossy().into_owned().into());
+            here.includes(&AgentRow { directory, ..ann() })
         };
         assert!(includes(Some(root.join("a"))));
         assert!(includes(Some(root.join("a").join("b"))));
         assert!(!includes(Some(root.join("ab"))));
         assert!(!includes(Some(root)));
         assert!(!includes(None));
-        assert!(!here.includes("Ann", None));
+        let directory = Some(here.directory.to_string_lossy().into_owned().into());
+        assert!(!here.includes(&AgentRow { directory, host: Some("pi".into()), ..ann() }));
     }
 }

@@ -1,6 +1,6 @@
 //! An agent in the list of `top`.
 
-use crate::cli::agents::{activity, add_waiting, presence};
+use crate::cli::agents::{activity, complete, presence};
 use protocol::{
     activity::{Activity, ActivitySource},
     control::AgentState,
@@ -55,7 +55,7 @@ impl Agent {
     /// Builds the entry of an agent from the daemon's row and the state of the agent's wrapper.
     pub(super) fn of(mut row: AgentRow<'_>, wrapper: Option<&AgentState>) -> Self {
         if let Some(wrapper) = wrapper {
-            add_waiting(&mut row, wrapper);
+            complete(&mut row, wrapper);
         }
         let is_held = wrapper.is_some_and(|wrapper| wrapper.held);
         let known = row.activity.as_deref().and_then(Activity::parse);

@@ -10,7 +10,7 @@ use crate::wrap::{
 };
 use platform::{clock, pty::Pty};
 use protocol::{control, name::OPERATOR};
-use std::{env, process, time::Duration};
+use std::{process, time::Duration};
 use terminal::{Caller, Input, ReadFrom, Taken};
 
 /// The longest time for clients to read the command's end.
@@ -24,13 +24,18 @@ const UNHEARD_EXTENSION: &str =
     "its program runs none of our extension: see `agent-relay gemini-extension --help`";
 
 /// Returns the constant part of an agent's state.
-pub(super) fn constant_state(name: &str, pty: &Pty, command: Vec<String>) -> control::AgentState {
+pub(super) fn constant_state(
+    name: &str,
+    pty: &Pty,
+    command: Vec<String>,
+    directory: Option<String>,
+) -> control::AgentState {
     control::AgentState {
         name: name.to_owned(),
         command,
         pid: pty.pid(),
         wrapper_pid: process::id(),
-        directory: env::current_dir().ok().map(|path| path.to_string_lossy().into_owned()),
+        directory,
         since: clock::unix_ms(),
         ..control::AgentState::default()
     }

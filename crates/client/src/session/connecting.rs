@@ -38,6 +38,8 @@ impl Session {
             auth: self.settings.key.as_ref().map(|key| Auth { key: Some(key.reveal().to_owned()) }),
             companion_key: companion_key.map(|key| key.reveal().to_owned()),
             guest_key: self.guest_key.clone(),
+            program: self.settings.program.clone(),
+            directory: self.settings.directory.clone(),
         };
         self.write(now, Kind::Hello, None, &hello, out);
     }

@@ -13,7 +13,7 @@ use protocol::{
     activity::{Activity, ActivitySource},
     deliver::{Proof, RecipientText},
     name::Name,
-    payload::Capabilities,
+    payload::{Capabilities, DIRECTORY_BYTES_MAX, Hello, PROGRAM_BYTES_MAX},
     secret::Hash,
 };
 use std::sync::Arc;
@@ -131,6 +131,28 @@ pub(crate) struct Applicant {
     pub(crate) companion_key: Option<Hash>,
     /// The hash of the token that it has shown, if it resumes a session.
     pub(crate) token: Option<Hash>,
+    pub(crate) about: About,
+}
+
+/// An agent's own words about itself, for people. Nothing is decided by them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct About {
+    pub(crate) program: Option<Box<str>>,
+    pub(crate) directory: Option<Box<str>>,
+}
+
+impl About {
+    /// Takes what HELLO states. A text that is too long to be listed is left out.
+    pub(crate) fn of(hello: &Hello) -> Self {
+        let short = |text: &Option<String>, bytes_max: usize| {
+            let text = text.as_deref().filter(|text| !text.is_empty() && text.len() <= bytes_max);
+            text.map(Into::into)
+        };
+        Self {
+            program: short(&hello.program, PROGRAM_BYTES_MAX),
+            directory: short(&hello.directory, DIRECTORY_BYTES_MAX),
+        }
+    }
 }
 
 /// A client that waits for a name in use.
@@ -160,6 +182,7 @@ pub(crate) struct Membership {
     pub(super) receipt_nonce: String,
     /// The hash of the key that a companion showed.
     pub(crate) companion_key: Option<Hash>,
+    pub(crate) about: About,
     /// The agent's activity, as it has reported it.
     pub(crate) doing: Option<Doing>,
 }
@@ -185,6 +208,7 @@ impl Membership {
             knows_session: true,
             receipt_nonce: String::new(),
             companion_key: None,
+            about: About::default(),
             doing: None,
         }
     }

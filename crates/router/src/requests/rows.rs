@@ -18,6 +18,7 @@ use protocol::{
     code::NackCode,
     deliver::{Shared, shared_object},
     name::Name,
+    payload::{DIRECTORY_BYTES_MAX, PROGRAM_BYTES_MAX},
     record::{DeliveryRecord, DeliveryRow, Ending, QueryResult},
     relay::{
         AgentRow, Agents, DeliveryProgress, DeliveryState, MessageRequest, MessageRow, Messages,
@@ -34,9 +35,9 @@ const PAGE_BYTES: usize = 4 * HEAD_BYTES_MAX;
 /// The longest reason that a recipient may give with a report, in characters.
 pub(super) const WHY_CHARS_MAX: usize = 200;
 
-/// The bytes of the longest row in a page of agents. A character of its reason takes at most six
+/// The bytes of the longest row in a page of agents. A character of its texts takes at most six
 /// bytes of JSON.
-const ROW_BYTES: usize = 512 + 6 * WHY_CHARS_MAX;
+const ROW_BYTES: usize = 512 + 6 * (WHY_CHARS_MAX + PROGRAM_BYTES_MAX + DIRECTORY_BYTES_MAX);
 
 /// The time after the start in which an agent of the last daemon counts as reconnecting.
 const RECONNECTING_MS: u64 = 30_000;
@@ -285,12 +286,15 @@ impl<'r> Rows<'r> {
         let (queued, queued_bytes) = self.mail.queued(key);
         let session = agent.session.as_deref();
         let doing = membership.and_then(|membership| membership.doing);
+        let about = membership.map(|membership| &membership.about);
         AgentRow {
             name: agent.name.as_str().into(),
             host: agent.name.host().map(Into::into),
             here: membership.is_some(),
             reconnecting: self.is_reconnecting(agent),
             session: membership.map(|membership| (&*membership.auth.session).into()),
+            program: about.and_then(|about| about.program.as_deref()).map(Into::into),
+            directory: about.and_then(|about| about.directory.as_deref()).map(Into::into),
             since: agent.since_unix_ms,
             queued: queued as u64,
             queued_bytes: queued_bytes as u64,

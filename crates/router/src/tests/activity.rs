@@ -144,3 +144,36 @@ fn only_agents_that_report_themselves_are_told_and_not_of_broadcasts() {
         wait 60000
     "#]]);
 }
+
+#[test]
+fn program_and_directory_of_an_agent_are_listed_while_it_is_here() {
+    check(expect![[r#"
+        here: op
+        ann joins {"program":"claude","directory":"/src/\u001b[2J"}
+            ann < WELCOME {"agent":"Ann"}
+        op asks agents
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"agents","data":{"agents":[{"directory":"/src/\u001b[2J","here":true,"in_flight":0,"name":"Ann","program":"claude","queued":0,"queued_bytes":0,"session":"s-ef8420704fca44c6","since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
+        ann goes
+        op asks agents
+            op < DELIVER d2 @relay -> @operator seq 2 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        op asks agents
+            op < DELIVER d3 @relay -> @operator seq 3 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-378c0eb31a753c74","since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
+    "#]]);
+}
+
+#[test]
+fn program_and_directory_that_are_too_long_for_a_list_are_left_out() {
+    check(expect![[r#"
+        here: op
+        ann joins {"program":"p*64","directory":"d*513"}
+            ann < WELCOME {"agent":"Ann"}
+        op asks agents
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","program":"p*64","queued":0,"queued_bytes":0,"session":"s-ef8420704fca44c6","since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
+        bob joins {"program":"p*65","directory":"d*512"}
+            bob < WELCOME {"agent":"Bob"}
+        op asks agents
+            op < DELIVER d2 @relay -> @operator seq 2 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","program":"p*64","queued":0,"queued_bytes":0,"session":"s-ef8420704fca44c6","since":1001000,"subscriptions":0,"waiting":0},{"directory":"d*512","here":true,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"session":"s-ab4afccc378c0eb3","since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
+    "#]]);
+}

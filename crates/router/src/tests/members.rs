@@ -75,6 +75,8 @@ const HELLO: &[(&str, Kind)] = &[
     ("auth", Object),
     ("auth.key", Text),
     ("companion_key", Text),
+    ("program", Text),
+    ("directory", Text),
 ];
 
 const META: &[(&str, Kind)] = &[

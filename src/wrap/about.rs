@@ -1,0 +1,49 @@
+//! The program that an agent runs and its directory, as people are told.
+
+use super::{Book, Settings, agents};
+use platform::process;
+use std::{
+    env,
+    ffi::OsString,
+    path::{self, Path},
+};
+
+/// Returns the name of an agent CLI, or else the command's file name without its directory.
+pub(super) fn program(command: &[OsString], recipes: &Book) -> Option<String> {
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let recipe = recipes.choose(&words, process::SYSTEM, None).name;
+    if agents::named(&recipe).is_some() {
+        return Some(recipe);
+    }
+    let file = Path::new(command.first()?).file_name()?;
+    Some(file.to_string_lossy().into_owned())
+}
+
+/// Returns the whole path of the command's directory. `None` if this process has none any more.
+pub(super) fn directory(settings: &Settings) -> Option<String> {
+    let directory = match &settings.directory {
+        Some(directory) => path::absolute(directory),
+        None => env::current_dir(),
+    };
+    directory.ok().map(|path| path.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_is_the_agent_cli_or_the_commands_file() {
+        for (command, name) in [
+            (&["claude", "--continue"][..], Some("claude")),
+            (&["/opt/bin/codex"], Some("codex")),
+            (&["agy"], Some("antigravity")),
+            (&["/bin/bash", "-i"], Some("bash")),
+            (&["./agent.py"], Some("agent.py")),
+            (&[], None),
+        ] {
+            let words: Vec<_> = command.iter().map(OsString::from).collect();
+            assert_eq!(program(&words, &Book::default()).as_deref(), name, "{command:?}");
+        }
+    }
+}
