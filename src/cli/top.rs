@@ -190,7 +190,7 @@ impl Running {
         spawn("top agents", move || agents.follow_agents(&woken))?;
         spawn("top messages", move || messages.follow_messages(&stopped))?;
         spawn("top orders", move || source.carry_out(&to_do))?;
-        let (columns, rows) = tty::size().map_or((0, 0), |size| (size.cols, size.rows));
+        let (columns, rows) = size().unwrap_or((0, 0));
         let has_colours = has_colours(Standard::Output);
         Ok(Self {
             model: Model::new(columns, rows, has_colours, clock::unix_ms()),
@@ -216,7 +216,7 @@ impl Running {
         loop {
             // A closed window may come without a signal, and brings no key.
             if !is_terminal(Standard::Input) {
-                return Ok(FAILED);
+                return Err(Failure::failed("the terminal is gone"));
             }
             let now = clock::monotonic_ms();
             self.renew(now);
@@ -263,8 +263,7 @@ impl Running {
     /// Brings the state up to date.
     fn renew(&mut self, now: u64) {
         // The thread that reads keys may learn of a new size only with the next key.
-        let size = tty::size().map(|size| (size.cols, size.rows));
-        if let Some((columns, rows)) = size.filter(|size| *size != self.model.size()) {
+        if let Some((columns, rows)) = size().filter(|size| *size != self.model.size()) {
             self.model.act(Action::Resize(columns, rows));
         }
         self.take_updates();
@@ -340,6 +339,11 @@ impl Running {
             }
         }
     }
+}
+
+/// The columns and rows of the terminal, as far as they are drawn on.
+fn size() -> Option<(u16, u16)> {
+    tty::size().map(|size| layout::limited(size.cols, size.rows))
 }
 
 fn failed(error: io::Error) -> Failure {

@@ -452,6 +452,38 @@ fn end_of_every_kind_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
+fn closed_window_is_a_plain_error() {
+    let sandbox = Sandbox::new();
+    let code = sandbox.directory().join("code");
+    for on_hangup in [":", ""] {
+        let script =
+            format!("trap '{on_hangup}' HUP; \"$0\" top; echo $? >code.new; mv code.new code");
+        let line = ["sh", "-c", &script, &program()];
+        let environment = environment(&sandbox, &[]);
+        let top = Terminal::start(&line, &environment, sandbox.directory(), SIZE);
+        top.wait_for("no agents; start one with");
+        top.close_window();
+        until("top has ended", || code.exists());
+        assert_eq!(fs::read_to_string(&code).unwrap(), "1\n", "{on_hangup:?}");
+        fs::remove_file(&code).unwrap();
+    }
+}
+
+#[test]
+fn terminal_of_an_absurd_size_is_drawn_on() {
+    let sandbox = Sandbox::new();
+    let mut top = start(&sandbox, &["top"], &[]);
+    top.wait_for("no agents; start one with");
+    top.resize(Size { rows: u16::MAX, cols: u16::MAX });
+    top.press("?");
+    top.wait_for("quit; the agents run on");
+    top.resize(SIZE);
+    top.press("\u{1b}");
+    top.wait_for("no agents; start one with");
+    quit(top);
+}
+
+#[test]
 fn output_that_is_no_terminal_is_refused() {
     let sandbox = Sandbox::empty();
     let refused = err(&run(&sandbox, &["top"], USAGE));

@@ -3,6 +3,7 @@
 use super::{
     action::{Action, HELP_ROWS, Step},
     editor::Edit,
+    layout,
     message_list::List,
     model::Mode,
 };
@@ -54,7 +55,10 @@ pub(super) fn action(event: Event, mode: &Mode) -> Option<Action> {
                 _ => None,
             }
         }
-        Event::Resize(columns, rows) => Some(Action::Resize(columns, rows)),
+        Event::Resize(columns, rows) => {
+            let (columns, rows) = layout::limited(columns, rows);
+            Some(Action::Resize(columns, rows))
+        }
         Event::FocusGained | Event::FocusLost => None,
     }
 }
@@ -181,5 +185,7 @@ mod tests {
         assert_eq!(mouse(MouseEventKind::ScrollUp), Some(Action::Wheel { at, up: true }));
         assert_eq!(mouse(MouseEventKind::Moved), None);
         assert_eq!(action(Event::Resize(3, 2), &Mode::Normal), Some(Action::Resize(3, 2)));
+        let huge = action(Event::Resize(u16::MAX, u16::MAX), &Mode::Normal);
+        assert_eq!(huge, Some(Action::Resize(600, 250)), "a buffer of it would take gigabytes");
     }
 }

@@ -11,6 +11,15 @@ const PREVIEW_COLUMNS_MIN: u16 = 120;
 /// The most columns of that screen, with a line before it.
 const PREVIEW_COLUMNS_MAX: u16 = 82;
 
+/// The most columns and rows that are drawn on. No real terminal has more, and each cell takes
+/// memory.
+const SIZE_MAX: (u16, u16) = (600, 250);
+
+/// Limits the size of a terminal to what is drawn on.
+pub(super) fn limited(columns: u16, rows: u16) -> (u16, u16) {
+    (columns.min(SIZE_MAX.0), rows.min(SIZE_MAX.1))
+}
+
 /// The areas of the terminal. An area that has no room is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Areas {

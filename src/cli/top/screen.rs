@@ -3,7 +3,7 @@
 
 use super::{model::Model, view};
 use ratatui::{
-    Terminal,
+    Terminal, TerminalOptions, Viewport,
     backend::CrosstermBackend,
     crossterm::{
         cursor::Show,
@@ -16,9 +16,10 @@ use ratatui::{
             LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
         },
     },
+    layout::Rect,
 };
 use std::{
-    io::{self, Stdout},
+    io::{self, Write},
     panic,
     sync::{
         Once,
@@ -29,8 +30,26 @@ use std::{
 /// Whether the terminal is in use. The process has one terminal.
 static IS_ENTERED: AtomicBool = AtomicBool::new(false);
 
+/// Standard output, which gets nothing more once the terminal is restored: the library would write
+/// to it when it is dropped, and panic if both that and its report of the error fail.
+struct Output;
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if Screen::is_entered() { io::stdout().write(bytes) } else { Ok(bytes.len()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if Screen::is_entered() { io::stdout().flush() } else { Ok(()) }
+    }
+}
+
 /// The terminal while `top` draws on it. Dropping this restores it.
-pub(super) struct Screen(Terminal<CrosstermBackend<Stdout>>);
+pub(super) struct Screen {
+    terminal: Terminal<CrosstermBackend<Output>>,
+    /// The area that is drawn on.
+    area: Rect,
+}
 
 impl Screen {
     pub(super) fn enter() -> io::Result<Self> {
@@ -57,7 +76,11 @@ impl Screen {
         drop(execute!(io::stdout(), EnableBracketedPaste));
         // `Terminal::clear` would ask the terminal for its cursor, and wait for the answer.
         execute!(io::stdout(), Clear(ClearType::All))?;
-        Terminal::new(CrosstermBackend::new(io::stdout())).map(Self)
+        // The library would allocate a buffer of whatever size the terminal claims to have.
+        let area = Rect::ZERO;
+        let options = TerminalOptions { viewport: Viewport::Fixed(area) };
+        let terminal = Terminal::with_options(CrosstermBackend::new(Output), options)?;
+        Ok(Self { terminal, area })
     }
 
     /// Whether the terminal is still in use: a panic in any thread restores it.
@@ -68,7 +91,14 @@ impl Screen {
     /// Draws the model, all at once in a terminal that can do so.
     pub(super) fn draw(&mut self, model: &Model) -> io::Result<()> {
         queue!(io::stdout(), BeginSynchronizedUpdate)?;
-        self.0.draw(|frame| view::draw(model, frame))?;
+        let (columns, rows) = model.size();
+        let area = Rect::new(0, 0, columns, rows);
+        if self.area != area {
+            queue!(io::stdout(), Clear(ClearType::All))?;
+            self.terminal.resize(area)?;
+            self.area = area;
+        }
+        self.terminal.draw(|frame| view::draw(model, frame))?;
         execute!(io::stdout(), EndSynchronizedUpdate)
     }
 }
