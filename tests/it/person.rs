@@ -7,7 +7,7 @@ use crate::{
 };
 use platform::{endpoint::Endpoint, pty::Size, transport::Stream};
 use protocol::{
-    control::{Answer, Bytes, Request},
+    control::{Answer, Bytes, Dialog, Request},
     frame::Decoder,
 };
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use std::{
     thread,
 };
 use testkit::{
-    claude,
+    asking, claude,
     sandbox::Sandbox,
     terminal::{SIZE, Terminal},
     waiting::{WATCHDOG, not_tried, output, until},
@@ -787,4 +787,54 @@ fn wrapper_refuses_another_user() {
         panic!("{refusal:?}")
     };
     assert!(message.contains("65534"), "{message}");
+}
+
+/// Asks Ann's wrapper for the dialog on her screen.
+fn dialog(sandbox: &Sandbox) -> Option<Dialog> {
+    let visitor = Visitor::new(sandbox);
+    visitor.ask(&Request::State);
+    let answers = visitor.read_until(|answer| matches!(answer, Answer::State(_)));
+    let state = answers.into_iter().find_map(|answer| match answer {
+        Answer::State(state) => Some(state),
+        _ => None,
+    });
+    state.unwrap().dialog
+}
+
+/// Chooses in a dialog of Ann's. Returns why not, if it is refused.
+fn choose(sandbox: &Sandbox, dialog: &Dialog, choice: usize) -> Option<String> {
+    let visitor = Visitor::new(sandbox);
+    visitor.ask(&Request::Choose { dialog: dialog.clone(), choice });
+    let answers =
+        visitor.read_until(|answer| matches!(answer, Answer::State(_) | Answer::Error { .. }));
+    answers.into_iter().find_map(|answer| match answer {
+        Answer::Error { message } => Some(message),
+        _ => None,
+    })
+}
+
+#[test]
+fn only_the_dialog_on_the_screen_gets_a_key() {
+    const CHANGED: &str = "nothing is pressed: its screen does not show that question any more";
+    let sandbox = Sandbox::new();
+    let ann = asking::start(&sandbox, "Ann", "make one");
+    let mut seen = None;
+    until("the dialog is read", || {
+        seen = dialog(&sandbox);
+        seen.is_some()
+    });
+    let first = seen.unwrap();
+    assert_eq!(first.text, "Bash command\nmake one\nProceed?");
+    assert_eq!(first.choices, ["Yes", "No"]);
+    for choice in [0, 3] {
+        let refused = choose(&sandbox, &first, choice);
+        assert_eq!(refused.as_deref(), Some("nothing is pressed: the question has no such choice"));
+    }
+    let other = Dialog { text: "Bash command\nmake two".to_owned(), ..first.clone() };
+    assert_eq!(choose(&sandbox, &other, 1).as_deref(), Some(CHANGED));
+    assert_eq!(choose(&sandbox, &first, 2), None);
+    ann.wait_for_row("2");
+    // The screen still shows it, but a key was pressed since.
+    assert_eq!(dialog(&sandbox), Some(Dialog { typed: first.typed + 1, ..first.clone() }));
+    assert_eq!(choose(&sandbox, &first, 2).as_deref(), Some(CHANGED));
 }

@@ -50,6 +50,14 @@ pub enum Request {
     Hold,
     /// Continues typing messages.
     Release,
+    /// Presses the key of a choice in a dialog, if exactly this dialog is still on the screen;
+    /// STATE answers.
+    Choose {
+        /// The dialog, as STATE has shown it.
+        dialog: Dialog,
+        /// The number of the choice, from 1.
+        choice: usize,
+    },
     /// Ends the agent's command; ENDED answers.
     Stop,
     /// Asks for the state.
@@ -168,6 +176,21 @@ pub struct AgentState {
     /// The reason why the agent's CLI reports nothing by hooks, if it could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_hooks: Option<String>,
+    /// The dialog in which the agent's CLI asks its person something, if its choices have numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dialog: Option<Dialog>,
+}
+
+/// A dialog with numbered choices on an agent's screen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dialog {
+    /// The rows above the choices, without frames around them.
+    pub text: String,
+    /// The choices with the numbers 1, 2, …, without their numbers; at most nine.
+    pub choices: Vec<String>,
+    /// The number of bytes that were typed into the terminal before: one dialog differs by that
+    /// from an equal one that follows its answer.
+    pub typed: u64,
 }
 
 /// The facts that a wrapper knows about its terminal, and its decision about the next message.
@@ -356,6 +379,11 @@ mod tests {
         assert_request(&Request::Hold, r#"{"type":"HOLD"}"#);
         assert_request(&Request::Release, r#"{"type":"RELEASE"}"#);
         assert_request(&Request::Stop, r#"{"type":"STOP"}"#);
+        let dialog = Dialog { text: "Sure?".into(), choices: vec!["Yes".into()], typed: 7 };
+        assert_request(
+            &Request::Choose { dialog, choice: 1 },
+            r#"{"type":"CHOOSE","dialog":{"text":"Sure?","choices":["Yes"],"typed":7},"choice":1}"#,
+        );
         assert_request(&Request::State, r#"{"type":"STATE"}"#);
         let key = Secret::stated("k");
         let frames = vec![Frame::of("789200", "a b")];

@@ -35,6 +35,104 @@ pub(crate) fn menu_row(rows: &[&str]) -> Option<usize> {
     is_entry.then_some(rows[at].0)
 }
 
+/// The most rows of a dialog above its choices.
+const TEXT_ROWS: usize = 24;
+
+/// The blank rows that end a dialog's text if no frame does.
+const BLANK_ROWS: usize = 3;
+
+/// The first choice without a digit.
+const CHOICES_END: usize = 10;
+
+/// The most bytes of a dialog that is read.
+const BYTES_MAX: usize = 8 << 10;
+
+/// The least columns of a line that ends a dialog.
+const LINE_COLUMNS: usize = 10;
+
+/// The pointers with which only dialogs begin a row, and that of Gemini CLI, which may also be a
+/// bullet.
+const CHOICE_POINTERS: [char; 7] = ['❯', '›', '▶', '➤', '→', '>', '●'];
+
+/// Returns the text and the numbered choices of the dialog that is the last one on a screen. `None`
+/// if there is no such dialog, or if it is too long to be told from another one.
+#[must_use]
+pub(crate) fn choices(rows: &[&str]) -> Option<(String, Vec<String>)> {
+    let filled = rows.iter().enumerate().filter(|(_, row)| !trim_border(row).is_empty());
+    let (pointed, _) = filled
+        .rev()
+        .take(ROWS_SEARCHED)
+        .find(|(_, row)| trim_border(row).starts_with(CHOICE_POINTERS))?;
+    let first = first_choice(rows, pointed)?;
+    let mut choices: Vec<String> = Vec::new();
+    let mut is_open = false;
+    for row in &rows[first..] {
+        let text = trim_border(row);
+        match choice(row) {
+            Some((CHOICES_END, _)) => break,
+            Some((number, text)) if number == choices.len() + 1 => {
+                choices.push(text.to_owned());
+                is_open = true;
+            }
+            // A choice may go on in the rows below it.
+            _ if is_open && !text.is_empty() => {
+                let last = choices.last_mut()?;
+                last.push(' ');
+                last.push_str(text);
+            }
+            _ => is_open = false,
+        }
+    }
+    let text = text_above(&rows[..first]);
+    let bytes = text.len() + choices.iter().map(String::len).sum::<usize>();
+    (choices.len() > 1 && bytes <= BYTES_MAX).then_some((text, choices))
+}
+
+/// Returns a choice's number and text.
+fn choice(row: &str) -> Option<(usize, &str)> {
+    let row = trim_border(row);
+    let entry = row.strip_prefix(CHOICE_POINTERS).map_or(row, str::trim_start);
+    let text = entry.split_once(['.', ')'])?.1.strip_prefix(' ')?;
+    Some((entry_number(entry)? as usize, text.trim_start()))
+}
+
+/// Returns the row of the choice with the number 1, from the row of another one.
+fn first_choice(rows: &[&str], pointed: usize) -> Option<usize> {
+    let (mut wanted, _) = choice(rows[pointed])?;
+    for at in (0..=pointed).rev() {
+        if choice(rows[at]).is_some_and(|(number, _)| number == wanted) {
+            if wanted == 1 {
+                return Some(at);
+            }
+            wanted = wanted.checked_sub(1)?;
+        }
+    }
+    None
+}
+
+/// Returns the text of a dialog, which ends with these rows, without blank rows.
+fn text_above(rows: &[&str]) -> String {
+    let mut text: Vec<&str> = Vec::new();
+    let mut blank = 0;
+    for row in rows.iter().rev().take(TEXT_ROWS) {
+        let shown = trim_border(row);
+        blank = if row.trim().is_empty() { blank + 1 } else { 0 };
+        if is_top(row) || blank == BLANK_ROWS {
+            break;
+        }
+        text.extend((!shown.is_empty()).then_some(shown));
+    }
+    text.reverse();
+    text.join("\n")
+}
+
+/// Whether a row is the upper line of a dialog's frame.
+fn is_top(row: &str) -> bool {
+    let row = row.trim();
+    let lines = row.chars().filter(|c| matches!(c, '─' | '━' | '═')).count();
+    lines >= LINE_COLUMNS && !row.starts_with(['│', '┃']) && trim_border(row).is_empty()
+}
+
 /// Returns a row without the border around it.
 fn trim_border(row: &str) -> &str {
     row.trim_matches(|c: char| c == ' ' || ('\u{2500}'..='\u{257f}').contains(&c))

@@ -29,6 +29,7 @@ mod waiting;
 mod write_count;
 
 use super::{
+    dialog,
     frame::Entry,
     input::IncomingMessage,
     keyboard::Reader,
@@ -46,7 +47,10 @@ use kept_keys::KeptKeys;
 use loop_guard::LoopGuard;
 use notices::Notices;
 use observer::Observer;
-use protocol::{Moment, control::Explanation};
+use protocol::{
+    Moment,
+    control::{Dialog, Explanation},
+};
 use queue::MessageQueue;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
@@ -338,6 +342,20 @@ impl Injector {
     /// Reads the screen.
     pub(super) fn shown(&self, spot: &Spot) -> Shown {
         self.observer.shown(spot, &typed(&self.history, self.text.as_ref()))
+    }
+
+    /// Returns the dialog on the screen, if the agent's CLI shows one with numbered choices, and no
+    /// text or key is on its way into the terminal.
+    pub(super) fn dialog(&self, now: Moment, spot: &Spot) -> Option<Dialog> {
+        let typed = typed(&self.history, self.text.as_ref());
+        let shown = self.observer.shown(spot, &typed);
+        let is_readable =
+            !spot.synchronizing && !self.delivering.has_text() && self.observer.has_shown_keys(now);
+        if !(is_readable && self.observer.shows_choices(&shown)) {
+            return None;
+        }
+        let (text, choices) = dialog::choices(&spot.without(&typed.frames))?;
+        Some(Dialog { text, choices, typed: self.observer.writes.handed_out })
     }
 
     /// Whether the agent's turn has ended: the agent looks idle, or was silent for a long time.

@@ -61,7 +61,7 @@ use obstacle::Obstacle;
 use output::RETURN_MS;
 use protocol::{
     Moment,
-    control::Explanation,
+    control::{Dialog, Explanation},
     name::{self, OPERATOR},
 };
 use recipe::{Recipe, Shown, Spot};
@@ -218,6 +218,13 @@ impl TerminalSide {
     #[must_use]
     pub fn state(&self) -> State {
         State { connected: self.is_connected, ..self.injector.state() }
+    }
+
+    /// Returns the dialog with numbered choices that the agent's CLI shows to its person. There is
+    /// none from a key until the screen has changed: the dialog may be answered already.
+    #[must_use]
+    pub fn dialog(&self, now: Moment) -> Option<Dialog> {
+        self.injector.dialog(now, &Spot::of(self.listener.screen()))
     }
 
     /// Returns what is known about the terminal, and what follows from that for the next text.

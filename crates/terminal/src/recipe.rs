@@ -116,6 +116,8 @@ pub struct Recipe {
     /// `true`: the row with such words moves while the agent works, as a clock does. One that has
     /// stood still for 10 s counts no more.
     pub work_moves: bool,
+    /// `true`: in the program's dialogs, a digit chooses the entry with that number at once.
+    pub digits_choose: bool,
     /// Words near the cursor while the program asks its person something. If the composer is known,
     /// they count while it is not seen, or below a text in it that looks like an entry of a menu.
     /// So no word that always stands there.

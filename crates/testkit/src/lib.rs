@@ -12,6 +12,7 @@
     reason = "all of this is part of tests, which panic when they fail"
 )]
 
+pub mod asking;
 pub mod bodies;
 pub mod claude;
 pub mod corpus;

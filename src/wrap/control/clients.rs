@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, never};
 use platform::pty::Size;
 use protocol::{
     Moment,
-    control::{Answer, Bytes, Ended, Request},
+    control::{Answer, Bytes, Dialog, Ended, Request},
     hook,
     secret::Secret,
 };
@@ -51,6 +51,8 @@ pub(in crate::wrap) enum Action {
     Resize(Size),
     /// Hold the agent's messages, or release them.
     Hold(bool),
+    /// Press the key of this choice, if this dialog is on the screen, and answer.
+    Choose(Dialog, usize),
     /// End the agent's command.
     Stop,
     /// Send the agent's state to the client.
@@ -371,6 +373,7 @@ impl Client {
             Request::Keys { bytes } => self.press(now, &bytes.0),
             Request::Hold => Some(Action::Hold(true)),
             Request::Release => Some(Action::Hold(false)),
+            Request::Choose { dialog, choice } => Some(Action::Choose(dialog, choice)),
             Request::Stop => {
                 self.awaits_end = true;
                 Some(Action::Stop)

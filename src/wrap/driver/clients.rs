@@ -9,7 +9,10 @@ use crate::wrap::{
     now,
 };
 use platform::{clock, pty::Pty};
-use protocol::{control, name::OPERATOR};
+use protocol::{
+    control::{self, Dialog},
+    name::OPERATOR,
+};
 use std::{process, time::Duration};
 use terminal::{Caller, Input, ReadFrom, Taken};
 
@@ -18,6 +21,14 @@ const GOODBYE_MS: u64 = 1000;
 
 /// The time for which an agent must work before its hooks count as dropped.
 const UNHEARD_MS: u64 = 10_000;
+
+/// The most pieces of output that are read before a choice in a dialog.
+const PRINTED_MAX: usize = 64;
+
+/// The reasons why a choice in a dialog is not made.
+const CHANGED: &str = "nothing is pressed: its screen does not show that question any more";
+const NO_CHOICE: &str = "nothing is pressed: the question has no such choice";
+const PASTING: &str = "nothing is pressed: another terminal is pasting into it; try again";
 
 const UNHEARD: &str = "its program was given some, and runs none";
 const UNHEARD_EXTENSION: &str =
@@ -49,6 +60,7 @@ impl Driver {
                 self.input(Input::Held(held));
                 self.send_state(id);
             }
+            Some(Action::Choose(dialog, choice)) => self.choose(id, &dialog, choice),
             Some(Action::Stop) => self.end_command(GRACE_STOP),
             Some(Action::SendState) => self.send_state(id),
             Some(Action::Explain) => {
@@ -103,6 +115,31 @@ impl Driver {
         }
     }
 
+    /// Presses the key of a choice, if exactly this dialog is on the screen now.
+    fn choose(&mut self, id: ClientId, dialog: &Dialog, choice: usize) {
+        // What the command has printed meanwhile may be another dialog, and another program may
+        // read the terminal.
+        for bytes in self.channels.printed.clone().try_iter().take(PRINTED_MAX) {
+            self.printed(&bytes);
+        }
+        self.update_reader();
+        let refusal = match () {
+            () if self.side.dialog(now()).as_ref() != Some(dialog) => CHANGED,
+            () if !(1..=dialog.choices.len()).contains(&choice) => NO_CHOICE,
+            () if !self.takes_keys() => PASTING,
+            () => {
+                self.keys(choice.to_string().as_bytes());
+                return self.send_state(id);
+            }
+        };
+        self.parts.clients.send(id, &control::Answer::Error { message: refusal.to_owned() });
+    }
+
+    /// Whether a key that comes now goes to the command at once, and into nobody's paste.
+    fn takes_keys(&self) -> bool {
+        self.side.wants_keys() && !self.paste.holds_others() && !self.parts.clients.is_pasting()
+    }
+
     fn send_state(&mut self, id: ClientId) {
         let side = self.side.state();
         let state = control::AgentState {
@@ -113,6 +150,7 @@ impl Driver {
             attached: self.parts.clients.attached(),
             source: Some(self.source()),
             no_hooks: self.no_hooks(),
+            dialog: self.side.dialog(now()),
             ..self.constant_state.clone()
         };
         self.parts.clients.send(id, &control::Answer::State(state));

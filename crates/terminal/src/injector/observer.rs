@@ -286,11 +286,27 @@ impl Observer {
         }
     }
 
+    /// Whether the agent's CLI shows a dialog to its person in which digits choose.
+    pub(super) fn shows_choices(&self, shown: &Shown) -> bool {
+        self.recipe.digits_choose && self.is_agents_own() && shown.form == Err(Obstacle::Dialog)
+    }
+
+    /// Whether the screen shows the effect of all keys, as far as is known.
+    pub(super) fn has_shown_keys(&self, now: Moment) -> bool {
+        let Times { key, printed, .. } = self.times;
+        key.is_none_or(|at| printed > key || now.since(at) >= KEY_SEEN_MS)
+    }
+
+    /// Whether the program of the recipe reads the terminal.
+    fn is_agents_own(&self) -> bool {
+        matches!(&self.reader, Reader::Agent(name) if *name == self.recipe.name)
+    }
+
     fn on_screen(&self, now: Moment, shown: &Shown) -> OnScreen {
         if matches!(self.reader, Reader::Shell | Reader::Barred(Obstacle::Shell, _)) {
             return OnScreen::Shell;
         }
-        if !matches!(&self.reader, Reader::Agent(name) if *name == self.recipe.name) {
+        if !self.is_agents_own() {
             return OnScreen::Nothing;
         }
         match shown.form {

@@ -114,7 +114,7 @@ impl Spot {
     /// Returns the rows, with blank ones in place of those that show the frames with these digits.
     /// A frame of which only the first row is seen may go on in any row, so nothing else is left
     /// out.
-    pub(super) fn without(&self, frames: &[&str]) -> Vec<&str> {
+    pub(crate) fn without(&self, frames: &[&str]) -> Vec<&str> {
         let mut rows: Vec<&str> = self.rows.iter().map(String::as_str).collect();
         if frames.is_empty() {
             return rows;

@@ -6,6 +6,7 @@
 
 use super::super::{Book, Shown, Spot, Typed};
 use crate::{
+    dialog,
     keyboard::Reader,
     obstacle::Obstacle,
     screen::{NoObserver, Screen},
@@ -167,6 +168,29 @@ fn dialog_gets_no_text() {
     for name in DIALOGS {
         check(name, "Dialog");
     }
+}
+
+/// The text and the numbered choices of a snapshot's dialog.
+fn dialog_of(name: &str) -> String {
+    let recipe = Book::default().named(name.split('-').next().unwrap(), "linux");
+    let spot = Spot::of(&screen(&snapshot(name)));
+    let rows: Vec<&str> = spot.rows.iter().map(String::as_str).collect();
+    let choices = dialog::choices(&rows).filter(|_| recipe.digits_choose);
+    let Some((text, choices)) = choices else { return format!("{name}: none\n") };
+    let mut lines = format!("{name}\n");
+    for line in text.lines() {
+        writeln!(lines, "    {line}").unwrap();
+    }
+    for (number, choice) in choices.iter().enumerate() {
+        writeln!(lines, "  {} {choice}", number + 1).unwrap();
+    }
+    lines
+}
+
+#[test]
+fn choices_of_dialogs_are_read() {
+    let dialogs: String = DIALOGS.iter().map(|name| dialog_of(name)).collect();
+    expect_test::expect_file!["../../../data/dialogs.txt"].assert_eq(&dialogs);
 }
 
 /// A message above a dialog, with any words, hides none of it.
