@@ -1,7 +1,9 @@
 //! `agents`: the agents that the daemon knows.
 
+mod agent;
 mod here;
 mod paint;
+mod place;
 mod watch;
 mod why;
 
@@ -15,17 +17,20 @@ use super::{
     wrapped::RUN_DIRECTORY,
 };
 use crate::wrap::control::client::{self as control, ControlClient};
+pub(super) use agent::{Agent, COLUMNS, Need};
 use argh::{ArgsInfo, FromArgs};
 use client::{
     Client,
     home::{HomeOptions, agent_around},
 };
 use here::Here;
+#[cfg(test)]
+pub(super) use place::Place;
 use platform::clock;
 use protocol::{
     activity::Activity,
     calendar::duration,
-    control::{AgentState, Request, Source},
+    control::{AgentState, Dialog, Request, Source},
     relay::AgentRow,
     text::escaped,
 };
@@ -39,15 +44,16 @@ use std::{
 /// The longest wait for the answers of all wrappers together.
 const ANSWERS_MS: u64 = 2000;
 
-/// The columns of the table.
-const COLUMNS: [Column; 6] = [
-    Column::cut("NAME", 12),
-    Column::cut("STATE", 12),
-    Column::whole("WAITING"),
+/// The columns of `--long` after the others.
+const LONG_COLUMNS: [Column; 4] = [
+    Column::cut("DIRECTORY", 12),
     Column::cut("READ FROM", 12),
     Column::optional("IN FLIGHT"),
     Column::optional("TOPICS"),
 ];
+
+/// The most names of agents that are summed up.
+const DORMANT_MAX: usize = 8;
 
 /// The table without agents.
 const NONE: &str = "no agents yet; start one with `agent-relay run NAME -- COMMAND`";
@@ -80,6 +86,10 @@ pub(super) struct Agents {
     #[argh(switch)]
     here: bool,
 
+    /// a row for each agent, and what is known about its connection
+    #[argh(switch, short = 'l')]
+    long: bool,
+
     /// list again when something changes, until Ctrl-C
     #[argh(switch, short = 'w')]
     watch: bool,
@@ -104,8 +114,9 @@ impl Agents {
         let only = self.name.as_deref();
         let list = |client: &Client| list(client, options, here.as_ref(), only);
         let empty = if self.here { NONE_HERE } else { NONE };
+        let layout = Layout { empty, is_long: self.long, sums_up: !self.long && only.is_none() };
         if self.watch {
-            return watch::run(options, self.json, empty, &list);
+            return watch::run(options, self.json, layout, &list);
         }
         let client = join(options)?;
         let mut out = Out::new();
@@ -120,10 +131,7 @@ impl Agents {
                 .try_for_each(|agent| out.json_text(SCHEMA, &agent.json))
                 .map(|()| DONE);
         }
-        let (rows, remarks): (Vec<_>, Vec<_>) =
-            agents.into_iter().map(|agent| (agent.cells, agent.remarks)).unzip();
-        out.table(&COLUMNS, rows, empty)?;
-        remarks.into_iter().flatten().try_for_each(|remark| out.broken(&remark))?;
+        layout.print(&agents, &mut out)?;
         remind(&client);
         Ok(DONE)
     }
@@ -137,22 +145,91 @@ const SCHEMA: &str = "agent";
 struct Shown {
     name: String,
     json: String,
+    /// The cells of all columns, those of `--long` at the end.
     cells: Vec<String>,
     remarks: Vec<String>,
+    is_dormant: bool,
 }
 
 impl Shown {
-    fn new(listed: &Listed<'_>) -> Self {
-        let agent = &listed.agent;
-        let remarks =
-            [reason_to_wait(agent), remark(&agent.name, listed.source.as_ref()), hookless(listed)];
+    fn new(listed: &Listed<'_>, wrapper: Option<&AgentState>) -> Self {
+        let row = &listed.agent;
+        let agent = Agent::of(row.clone(), wrapper);
+        let remarks = [
+            reason_to_wait(row),
+            question(&row.name, listed.dialog.as_ref()),
+            remark(&row.name, listed.source.as_ref()),
+            hookless(listed),
+        ];
+        let mut cells = agent.cells(clock::unix_ms());
+        cells.extend(long_cells(listed));
         Self {
-            name: agent.name.clone().into_owned(),
+            name: row.name.clone().into_owned(),
             json: serde_json::to_string(listed).expect("what commands print is JSON"),
-            cells: row(listed),
+            cells,
             remarks: remarks.into_iter().flatten().collect(),
+            is_dormant: agent.is_dormant(),
         }
     }
+}
+
+/// The form of a list.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    /// The text in place of an empty list.
+    empty: &'static str,
+    is_long: bool,
+    /// Whether agents that are away without mail have one line together.
+    sums_up: bool,
+}
+
+impl Layout {
+    fn print(self, agents: &[Shown], out: &mut Out) -> Result<(), Failure> {
+        let (columns, rows, remarks) = self.table(agents);
+        if !rows.is_empty() || agents.is_empty() {
+            out.table(&columns, rows, self.empty)?;
+        }
+        remarks.iter().try_for_each(|remark| out.broken(remark))
+    }
+
+    /// The columns and the rows of the list, and the lines below them.
+    fn table(self, agents: &[Shown]) -> (Vec<Column>, Vec<Vec<String>>, Vec<String>) {
+        let (dormant, listed): (Vec<_>, Vec<_>) =
+            agents.iter().partition(|agent| self.sums_up && agent.is_dormant);
+        // The reasons are told below, with their remedies. The mark needs a selected row.
+        let mut columns = COLUMNS[1..COLUMNS.len() - 1].to_vec();
+        let mut rows: Vec<_> =
+            listed.iter().map(|agent| agent.cells[1..COLUMNS.len() - 1].to_vec()).collect();
+        if self.is_long {
+            columns.extend(LONG_COLUMNS);
+            for (row, agent) in rows.iter_mut().zip(&listed) {
+                row.extend_from_slice(&agent.cells[COLUMNS.len()..]);
+            }
+        }
+        let names: Vec<_> = dormant.iter().map(|agent| &*agent.name).collect();
+        let remarks = listed.iter().flat_map(|agent| &agent.remarks).cloned();
+        (columns, rows, remarks.chain(sum_of(&names)).collect())
+    }
+}
+
+/// The line about agents that are away without mail, if there are any.
+pub(super) fn sum_of(names: &[&str]) -> Option<String> {
+    let (shown, more) = names.split_at(names.len().min(DORMANT_MAX));
+    let mut list = shown.iter().map(|name| escaped(name)).collect::<Vec<_>>().join(", ");
+    if !more.is_empty() {
+        list.push_str(&format!(" and {} more", more.len()));
+    }
+    (!names.is_empty()).then(|| format!("{} away without mail: {list}", names.len()))
+}
+
+/// The question that an agent's CLI asks its person.
+fn question(name: &str, dialog: Option<&Dialog>) -> Option<String> {
+    let Dialog { text, choices, .. } = dialog?;
+    let choices = choices.iter().enumerate();
+    let choices: Vec<_> =
+        choices.map(|(at, choice)| format!("{} {}", at + 1, escaped(choice))).collect();
+    let text = text.lines().map(escaped).collect::<Vec<_>>().join(" · ");
+    Some(format!("{} asks: {text} ({})", escaped(name), choices.join(", ")))
 }
 
 /// Lists the agents, those here, or the only one with this name.
@@ -169,9 +246,9 @@ fn list(
             return Ok(());
         }
         let wrapper = wrappers.ask(&agent);
-        let listed = Listed::new(agent, wrapper);
+        let listed = Listed::new(agent, wrapper.as_ref());
         if here.is_none_or(|here| here.includes(&listed.agent)) {
-            shown.push(Shown::new(&listed));
+            shown.push(Shown::new(&listed, wrapper.as_ref()));
         }
         Ok(())
     })?;
@@ -191,18 +268,21 @@ struct Listed<'a> {
     /// The reason why the agent's CLI reports nothing by hooks, if it could.
     #[serde(skip_serializing_if = "Option::is_none")]
     no_hooks: Option<String>,
+    /// The dialog in which the agent's CLI asks its person something, if its choices have numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dialog: Option<Dialog>,
 }
 
 impl<'a> Listed<'a> {
     /// Combines the daemon's row with the state of the agent's wrapper, which knows the source of
     /// the agent's messages.
-    fn new(mut agent: AgentRow<'a>, wrapper: Option<AgentState>) -> Self {
-        let Some(state) = wrapper else {
-            return Self { agent, source: None, held: false, no_hooks: None };
-        };
-        complete(&mut agent, &state);
-        let AgentState { source, held, no_hooks, .. } = state;
-        Self { agent, source, held, no_hooks }
+    fn new(mut agent: AgentRow<'a>, wrapper: Option<&AgentState>) -> Self {
+        if let Some(wrapper) = wrapper {
+            complete(&mut agent, wrapper);
+        }
+        let AgentState { source, held, no_hooks, dialog, .. } =
+            wrapper.cloned().unwrap_or_default();
+        Self { agent, source, held, no_hooks, dialog }
     }
 }
 
@@ -250,18 +330,11 @@ impl Wrappers {
     }
 }
 
-fn row(listed: &Listed<'_>) -> Vec<String> {
-    let Listed { agent, source, held, .. } = listed;
-    let (state, since) = match activity(agent) {
-        Some((words, since)) => (words.strip_prefix("is ").unwrap_or(&words).to_owned(), since),
-        None => (presence(agent), agent.since),
-    };
-    let held = if *held { ", held" } else { "" };
-    let since = clock::unix_ms().saturating_sub(since);
-    vec![
-        escaped(&agent.name),
-        format!("{state} for {}{held}", duration(since)),
-        agent.waiting.to_string(),
+/// The cells of an agent for [`LONG_COLUMNS`].
+fn long_cells(listed: &Listed<'_>) -> [String; LONG_COLUMNS.len()] {
+    let Listed { agent, source, .. } = listed;
+    [
+        agent.directory.as_deref().map(escaped).unwrap_or_default(),
         read_from(source.as_ref()),
         agent.in_flight.to_string(),
         agent.subscriptions.to_string(),
@@ -359,7 +432,7 @@ mod tests {
         let counted = |row, waiting| {
             let why = (waiting > 0).then(|| "the agent is printing".to_owned());
             let listed =
-                Listed::new(row, Some(AgentState { waiting, why, ..AgentState::default() }));
+                Listed::new(row, Some(&AgentState { waiting, why, ..AgentState::default() }));
             (listed.agent.waiting, listed.agent.why.map(|why| why.into_owned()))
         };
         let reported = ann().why.map(|why| why.into_owned());
@@ -372,25 +445,55 @@ mod tests {
 
     #[test]
     fn activity_stands_in_place_of_the_connection() {
-        let now = clock::unix_ms();
         let doing = |text: &'static str| AgentRow {
             activity: Some(text.into()),
-            activity_since: Some(now),
+            activity_since: Some(1),
             ..ann()
         };
-        let shown = |agent| row(&Listed { held: true, ..Listed::new(agent, None) })[1].clone();
-        assert!(shown(doing("waits-for-permission")).starts_with("waits for permission for "));
-        assert!(shown(doing("shell")).starts_with("in a shell for "));
-        assert!(shown(doing("\u{1b}later")).starts_with("\\u{1b}later for "));
-        let here = shown(ann());
-        assert!(here.starts_with("here for ") && here.ends_with(", held"), "{here}");
+        let held = AgentState { held: true, ..AgentState::default() };
+        let shown = |agent| Agent::of(agent, Some(&held)).cells(1)[4].clone();
+        assert_eq!(shown(doing("waits-for-permission")), "waits for permission, held");
+        assert_eq!(shown(doing("shell")), "in a shell, held");
+        assert_eq!(shown(doing("\u{1b}later")), "\\u{1b}later, held");
+        assert_eq!(shown(ann()), "here, held");
+    }
+
+    /// `--long` and a list of one agent have a row for each.
+    #[test]
+    fn agents_away_without_mail_have_one_line() {
+        let away = |name: String, waiting| {
+            let row = AgentRow { name: name.into(), here: false, waiting, ..ann() };
+            Shown::new(&Listed::new(AgentRow { why: None, ..row }, None), None)
+        };
+        let agents: Vec<_> = (0..10).map(|number| away(format!("A{number}"), 0)).collect();
+        let agents = [agents, vec![away("Bob".to_owned(), 1)]].concat();
+        let layout = Layout { empty: "", is_long: false, sums_up: true };
+        let (columns, rows, remarks) = layout.table(&agents);
+        assert_eq!(rows.iter().map(|row| &*row[0]).collect::<Vec<_>>(), ["Bob"]);
+        assert_eq!(rows[0].len(), columns.len());
+        let names = "A0, A1, A2, A3, A4, A5, A6, A7 and 2 more";
+        assert_eq!(remarks, [format!("10 away without mail: {names}")]);
+        let (columns, rows, remarks) =
+            Layout { is_long: true, sums_up: false, ..layout }.table(&agents);
+        assert_eq!((rows.len(), rows[0].len(), remarks.len()), (11, columns.len(), 0));
+    }
+
+    #[test]
+    fn question_is_told_with_its_choices() {
+        let dialog = Dialog {
+            text: "Bash\nrm \u{1b}x".to_owned(),
+            choices: vec!["Yes".to_owned(), "No".to_owned()],
+            typed: 0,
+        };
+        let told = question("Ann", Some(&dialog)).unwrap();
+        assert_eq!(told, "Ann asks: Bash · rm \\u{1b}x (1 Yes, 2 No)");
     }
 
     #[test]
     fn missing_hooks_are_noted() {
         let listed = |no_hooks| {
             let wrapper = AgentState { no_hooks, ..AgentState::default() };
-            hookless(&Listed::new(ann(), Some(wrapper)))
+            hookless(&Listed::new(ann(), Some(&wrapper)))
         };
         let note = listed(Some("they are off".to_owned())).unwrap();
         assert_eq!(note, "note: Ann has no hooks, so messages are only typed: they are off");

@@ -5,7 +5,6 @@
 //! the main thread owns the state and the terminal, and waits for none of them.
 
 mod action;
-mod agent;
 mod agent_list;
 mod editor;
 mod feed;
@@ -17,6 +16,7 @@ mod message_list;
 mod model;
 mod screen;
 mod view;
+mod words;
 
 use super::{
     context::context,
@@ -282,7 +282,7 @@ impl Running {
     fn take(&mut self, update: Update) {
         match &update {
             Update::Preview(..) => self.awaits_preview = false,
-            Update::Held(..) | Update::Notice(_) => {
+            Update::Held(..) | Update::Chosen(..) | Update::Notice(_) => {
                 // A full channel already wakes the thread.
                 let _ = self.wake.try_send(());
             }
@@ -306,12 +306,7 @@ impl Running {
 
     /// Runs `attach` in this terminal until it ends, and takes over news meanwhile.
     fn attach(&mut self, name: &str) -> Result<(), Failure> {
-        let mut command = Command::new(own_program()?);
-        command.arg(AS_AGENT_RELAY);
-        let HomeOptions { endpoint, home } = &self.options;
-        for (option, value) in [("--endpoint", endpoint), ("--home", home)] {
-            command.args(value.iter().flat_map(|value| [option, value]));
-        }
+        let mut command = own_command(&self.options)?;
         command.args(["attach", name]).stderr(Stdio::piped());
         let mut attached = command.spawn().map_err(Failure::because)?;
         while attached.try_wait().map_err(Failure::because)?.is_none() {
@@ -339,6 +334,17 @@ impl Running {
             }
         }
     }
+}
+
+/// This program, for the same home.
+fn own_command(options: &HomeOptions) -> Result<Command, Failure> {
+    let mut command = Command::new(own_program()?);
+    command.arg(AS_AGENT_RELAY);
+    let HomeOptions { endpoint, home } = options;
+    for (option, value) in [("--endpoint", endpoint), ("--home", home)] {
+        command.args(value.iter().flat_map(|value| [option, value]));
+    }
+    Ok(command)
 }
 
 /// The columns and rows of the terminal, as far as they are drawn on.

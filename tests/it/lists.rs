@@ -44,7 +44,7 @@ fn lists_fit_the_terminal() {
     for (list, begins, count) in [
         (&["history"][..], "SENT ", 11),
         (&["inbox", "--as", "Bob"], "SENT ", 11),
-        (&["agents"], "NAME ", 3),
+        (&["agents", "--long"], "NAME ", 3),
         (&["history", "--dead"], "DIED ", 6),
     ] {
         for cols in [80, 120, 40] {

@@ -468,7 +468,7 @@ fn bridge_and_stdio_link_two_machines_until_they_are_stopped() {
         Running(bridge(&laptop, "pi", &command).stderr(Stdio::piped()).spawn().unwrap());
     await_agent(&laptop, "Bob@pi");
     let agents = String::from_utf8(run(&laptop, &["agents"], DONE).stdout).unwrap();
-    assert!(agents.contains("Bob@pi  on pi for "), "{agents}");
+    assert!(agents.contains("Bob@pi                  on pi  "), "{agents}");
     let row: Value =
         serde_json::from_slice(&run(&laptop, &["agents", "--json"], DONE).stdout).unwrap();
     assert_eq!([&row["name"], &row["host"]], ["Bob@pi", "pi"]);

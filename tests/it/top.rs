@@ -16,6 +16,8 @@ use std::{
     time::{Duration, Instant},
 };
 use testkit::{
+    asking,
+    programs::example_program,
     sandbox::Sandbox,
     terminal::{self, Terminal},
     waiting::until,
@@ -147,11 +149,11 @@ fn screens() -> [(u16, u16, Expect); 3] {
             24,
             expect![[r#"
                 3 agents, 1 here  1 message for you  ENDPOINT
-                   NAME  STATE       FOR  WAITING  WHY
-                   Ann   here, held  N s  1        N s: its person holds its messages: `agent-r…
-                   Bob   away        N s  1
-                   Cid   away        N s
-                Ann: its messages are typed; 1 waiting, the oldest for N s
+                   NAME  PROGRAM  WHERE  STATE       FOR  MAIL  WHY
+                   Ann   lines    ~      here, held  N s  1     N s: its person holds its messa…
+                   Bob                   away        N s  1
+                1 away without mail: Cid
+                Ann: ~; its messages are typed; 1 waiting, the oldest for N s
                   its person holds its messages: `agent-relay release Ann`
                 MESSAGES
                 HH:MM:SS xxxxxxxx  @operator -> Bob: Are you there?
@@ -159,7 +161,7 @@ fn screens() -> [(u16, u16, Expect); 3] {
                 HH:MM:SS xxxxxxxx  Cid -> @operator: 2 passed, \u{1b}[2J and \u{202e}שלום
 
                 (11 more rows like that)
-                Enter attach  n next  m send  h hold  i inbox  Tab messages  ? help  q quit
+                Enter attach  n next  m send  h hold  s stop  a new  i inbox  ? help  q quit
             "#]],
         ),
         (
@@ -167,11 +169,11 @@ fn screens() -> [(u16, u16, Expect); 3] {
             40,
             expect![[r#"
                 3 agents, 1 here  1 message for you  ENDPOINT
-                   NAME  STATE       FOR  WAITING  WHY                                  │ SCREEN of Ann
-                   Ann   here, held  N s  1        N s: its person holds its messages: …│ ready
-                   Bob   away        N s  1                                             │
-                   Cid   away        N s                                                │
-                Ann: its messages are typed; 1 waiting, the oldest for N s              │
+                   NAME  PROGRAM  WHERE  STATE       FOR  MAIL  WHY                     │ SCREEN of Ann
+                   Ann   lines    ~      here, held  N s  1     N s: its person holds i…│ ready
+                   Bob                   away        N s  1                             │
+                1 away without mail: Cid                                                │
+                Ann: ~; its messages are typed; 1 waiting, the oldest for N s           │
                   its person holds its messages: `agent-relay release Ann`              │
                 MESSAGES                                                                │
                 HH:MM:SS xxxxxxxx  @operator -> Bob: Are you there?                     │
@@ -179,7 +181,7 @@ fn screens() -> [(u16, u16, Expect); 3] {
                 HH:MM:SS xxxxxxxx  Cid -> @operator: 2 passed, \u{1b}[2J and \u{202e}של…│
                                                                                         │
                 (27 more rows like that)
-                Enter attach  n next  m send  h hold  i inbox  Tab messages  / filter  ? help  q quit
+                Enter attach  n next  m send  h hold  s stop  a new  i inbox  Tab messages  / filter  ? help  q quit
             "#]],
         ),
         (
@@ -187,11 +189,11 @@ fn screens() -> [(u16, u16, Expect); 3] {
             60,
             expect![[r#"
                 3 agents, 1 here  1 message for you  ENDPOINT
-                   NAME  STATE       FOR  WAITING  WHY                                                                                  │ SCREEN of Ann
-                   Ann   here, held  N s  1        N s: its person holds its messages: `agent-relay release Ann`                        │ ready
-                   Bob   away        N s  1                                                                                             │
-                   Cid   away        N s                                                                                                │
-                Ann: its messages are typed; 1 waiting, the oldest for N s                                                              │
+                   NAME  PROGRAM  WHERE  STATE       FOR  MAIL  WHY                                                                     │ SCREEN of Ann
+                   Ann   lines    ~      here, held  N s  1     N s: its person holds its messages: `agent-relay release Ann`           │ ready
+                   Bob                   away        N s  1                                                                             │
+                1 away without mail: Cid                                                                                                │
+                Ann: ~; its messages are typed; 1 waiting, the oldest for N s                                                           │
                   its person holds its messages: `agent-relay release Ann`                                                              │
                 MESSAGES                                                                                                                │
                 HH:MM:SS xxxxxxxx  @operator -> Bob: Are you there?                                                                     │
@@ -199,7 +201,7 @@ fn screens() -> [(u16, u16, Expect); 3] {
                 HH:MM:SS xxxxxxxx  Cid -> @operator: 2 passed, \u{1b}[2J and \u{202e}שלום                                               │
                                                                                                                                         │
                 (47 more rows like that)
-                Enter attach  n next  m send  h hold  i inbox  Tab messages  / filter  ? help  q quit
+                Enter attach  n next  m send  h hold  s stop  a new  i inbox  Tab messages  / filter  ? help  q quit
             "#]],
         ),
     ]
@@ -208,12 +210,12 @@ fn screens() -> [(u16, u16, Expect); 3] {
 /// The screen of the scene with 20 columns and 5 rows.
 fn smallest_screen() -> Expect {
     expect![[r#"
-            3 agents, 1 here  1…
-               NAME  STATE
-               Ann   here, held
-               Bob   away
-            ? help  q quit
-        "#]]
+        3 agents, 1 here  1…
+           NAME  STATE
+           Ann   here, held
+        1 away without mail…
+        ? help  q quit
+    "#]]
 }
 
 #[test]
@@ -472,14 +474,70 @@ fn closed_window_is_a_plain_error() {
 #[test]
 fn terminal_of_an_absurd_size_is_drawn_on() {
     let sandbox = Sandbox::new();
+    let top = start(&sandbox, &["top"], &[]);
+    let wait_for_last_row = |row| {
+        top.wait_until_screen("the last row", |screen| {
+            screen.row(row).text.starts_with("Enter attach")
+        });
+    };
+    wait_for_last_row(23);
+    top.resize(Size { rows: u16::MAX, cols: u16::MAX });
+    wait_for_last_row(249);
+    top.resize(SIZE);
+    wait_for_last_row(23);
+    // The library that reads keys delays one that comes together with another size.
+    sandbox.signal("TERM", top.pty.pid().into());
+    assert_eq!(top.finish(), 1);
+}
+
+/// Three approvals are six keys, without leaving the list.
+#[test]
+fn questions_of_three_agents_are_answered_by_six_keys() {
+    let sandbox = Sandbox::new();
+    let agents = ["Ann", "Bob", "Cid"].map(|name| {
+        let terminal = asking::start(&sandbox, name, &format!("make {name}"));
+        (name, terminal)
+    });
+    let mut top = start(&sandbox, &["top"], &[]);
+    top.wait_for("3 wait for you");
+    for (number, (name, agent)) in agents.iter().enumerate() {
+        if number > 0 {
+            top.press("n");
+        }
+        top.wait_until("its question", |text| {
+            text.contains(&format!("\n{name}: ")) && text.contains(&format!("  make {name}\n"))
+        });
+        top.wait_for("1-9 answer");
+        top.press("1");
+        top.wait_for(&format!("{name}: 1 Yes"));
+        agent.wait_for_row("1");
+    }
+    quit(top);
+}
+
+#[test]
+fn agent_is_started_and_stopped() {
+    let sandbox = Sandbox::new();
     let mut top = start(&sandbox, &["top"], &[]);
     top.wait_for("no agents; start one with");
-    top.resize(Size { rows: u16::MAX, cols: u16::MAX });
-    top.press("?");
-    top.wait_for("quit; the agents run on");
-    top.resize(SIZE);
-    top.press("\u{1b}");
-    top.wait_for("no agents; start one with");
+    top.press("a");
+    top.wait_for("agent-relay spawn");
+    top.press(&format!("Bob '{}'\r", example_program("lines")));
+    top.wait_for("Bob runs (process ");
+    top.wait_for("1 agent, 1 here");
+    top.press("s");
+    top.wait_for("stop Bob? y stops it");
+    top.press("n");
+    top.wait_for("1 agent, 1 here");
+    top.press("s");
+    top.wait_for("stop Bob? y stops it");
+    top.press("y");
+    top.wait_for("Bob ended with code ");
+    top.wait_for("1 away without mail: Bob");
+    top.press("H");
+    top.wait_for("1 away, hidden (H shows them)");
+    top.press("anot closed '\r");
+    top.wait_for("a quote is not closed: '");
     quit(top);
 }
 

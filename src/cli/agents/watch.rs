@@ -1,7 +1,7 @@
 //! `agents --watch`: the list, again when something changes.
 
 use super::{
-    COLUMNS, SCHEMA, Shown,
+    Layout, SCHEMA, Shown,
     paint::{self, Screen},
 };
 use crate::cli::{
@@ -37,7 +37,7 @@ const REMARK_INDENT: usize = 4;
 pub(super) fn run(
     options: &HomeOptions,
     as_json: bool,
-    empty: &'static str,
+    layout: Layout,
     list: &dyn Fn(&Client) -> Result<Vec<Shown>, Failure>,
 ) -> Result<i32, Failure> {
     let (sender, signals) = bounded(SIGNALS_MAX);
@@ -56,7 +56,7 @@ pub(super) fn run(
     } else {
         None
     };
-    let mut view = View::new(as_json, is_repainted, empty)?;
+    let mut view = View::new(as_json, is_repainted, layout)?;
     let result = follow(changes, &mut view, list);
     // The channel of signals stays open until here, also if nothing listens to them.
     drop((view, sender));
@@ -110,7 +110,7 @@ fn follow(
 struct View {
     out: Out,
     style: Style,
-    empty: &'static str,
+    layout: Layout,
     agents: Vec<Shown>,
     /// The reason why the daemon is away, and since when.
     away: Option<(String, u64)>,
@@ -125,13 +125,13 @@ enum Style {
 }
 
 impl View {
-    fn new(as_json: bool, is_repainted: bool, empty: &'static str) -> Result<Self, Failure> {
+    fn new(as_json: bool, is_repainted: bool, layout: Layout) -> Result<Self, Failure> {
         let style = match (as_json, is_repainted) {
             (true, _) => Style::Json(HashMap::new()),
             (false, true) => Style::Repainted(Screen::enter().map_err(Failure::unwritten)?),
             (false, false) => Style::Tables(None),
         };
-        Ok(Self { out: Out::new(), style, empty, agents: Vec::new(), away: None })
+        Ok(Self { out: Out::new(), style, layout, agents: Vec::new(), away: None })
     }
 
     /// Shows a new list.
@@ -163,10 +163,7 @@ impl View {
                 return Ok(());
             }
         }
-        let rows = self.agents.iter().map(|agent| agent.cells.clone()).collect();
-        self.out.table(&COLUMNS, rows, self.empty)?;
-        let mut remarks = self.agents.iter().flat_map(|agent| &agent.remarks);
-        remarks.try_for_each(|remark| self.out.broken(remark))
+        self.layout.print(&self.agents, &mut self.out)
     }
 
     /// Shows that the daemon is away.
@@ -211,13 +208,13 @@ impl View {
             format!("away for {}: {why}; trying again", duration(for_ms))
         });
         let width = self.out.width();
-        let rows: Vec<_> = self.agents.iter().map(|agent| agent.cells.clone()).collect();
-        let mut lines = match rows.is_empty() {
-            true => broken(self.empty, width),
-            false => table::lines(&COLUMNS, &rows, width),
+        let (columns, rows, remarks) = self.layout.table(&self.agents);
+        let mut lines = match () {
+            () if !rows.is_empty() => table::lines(&columns, &rows, width),
+            () if self.agents.is_empty() => broken(self.layout.empty, width),
+            () => Vec::new(),
         };
-        let remarks = self.agents.iter().flat_map(|agent| &agent.remarks);
-        lines.extend(remarks.flat_map(|remark| broken(remark, width)));
+        lines.extend(remarks.iter().flat_map(|remark| broken(remark, width)));
         screen.paint(&self.out, &lines, status.as_deref()).map_err(Failure::unwritten)
     }
 }

@@ -1,10 +1,11 @@
 //! The actions of a person in `top`, and their effects.
 
 use super::{editor::Edit, message_list::List};
+use protocol::control::Dialog;
 use ratatui::layout::Position;
 
 /// The number of rows of the help, without its heading.
-pub(super) const HELP_ROWS: usize = 17;
+pub(super) const HELP_ROWS: usize = 21;
 
 /// A step in a list, or in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,14 @@ pub(super) enum Action {
     /// Begins a message to the selected agent, or to the sender of the chosen message.
     Message,
     Hold,
+    /// Presses the key of a choice in the selected agent's dialog.
+    Choose(usize),
+    /// Begins to ask whether the selected agent is to be stopped.
+    Stop,
+    /// Begins the command line of a new agent.
+    Spawn,
+    /// Hides the agents that are away, or shows them again.
+    HideAway,
     Redeliver,
     /// Takes the chosen message out of the mailbox.
     Take,
@@ -56,7 +65,7 @@ pub(super) enum Action {
     /// Leaves the current mode, the pane of messages, or the filter.
     Back,
     Edit(Edit),
-    /// Ends the line that is typed.
+    /// Ends the line that is typed, or says yes.
     Submit,
     Click(Position),
     Wheel {
@@ -82,6 +91,12 @@ pub(super) enum Order {
     Send { to: String, text: String },
     /// Holds the messages of an agent, or releases them if they are held.
     Hold(String),
+    /// Presses the key of a choice, if the agent still shows this dialog.
+    Choose { name: String, dialog: Dialog, choice: usize },
+    /// Ends the command of an agent.
+    Stop(String),
+    /// Runs `agent-relay spawn` with this command line.
+    Spawn(String),
     /// Delivers the dead letter with this id again.
     Redeliver(String),
     /// Takes the message with this id out of the mailbox.

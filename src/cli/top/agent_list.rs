@@ -1,6 +1,6 @@
 //! The list of agents in `top`, of which one is selected.
 
-use super::agent::Agent;
+use crate::cli::agents::Agent;
 
 /// The agents, those that wait for their person first.
 #[derive(Clone, Debug, Default)]
@@ -10,6 +10,8 @@ pub(super) struct AgentList {
     selected: Option<String>,
     /// The position of the first agent that is visible.
     first: usize,
+    /// Whether agents that are away have no rows, even if they have mail.
+    hides_away: bool,
 }
 
 impl AgentList {
@@ -33,10 +35,30 @@ impl AgentList {
         self.agents.iter_mut().find(|agent| agent.name == name)
     }
 
-    /// The agents that match a filter.
+    /// The agents that match a filter. Without a filter, those that are not summed up.
     pub(super) fn matching(&self, filter: &str) -> Vec<&Agent> {
         let lower = filter.to_lowercase();
-        self.agents.iter().filter(|agent| agent.contains(&lower)).collect()
+        let agents = self.agents.iter().filter(|agent| agent.contains(&lower));
+        agents.filter(|agent| !filter.is_empty() || !self.is_summed_up(agent)).collect()
+    }
+
+    /// The agents that have one line together, if no filter is set.
+    pub(super) fn summed_up(&self, filter: &str) -> Vec<&Agent> {
+        let agents = self.agents.iter().filter(|_| filter.is_empty());
+        agents.filter(|agent| self.is_summed_up(agent)).collect()
+    }
+
+    fn is_summed_up(&self, agent: &Agent) -> bool {
+        agent.is_dormant() || (self.hides_away && agent.is_away)
+    }
+
+    pub(super) fn hides_away(&self) -> bool {
+        self.hides_away
+    }
+
+    /// Hides the agents that are away, or shows those with mail again.
+    pub(super) fn toggle_away(&mut self) {
+        self.hides_away = !self.hides_away;
     }
 
     /// The position of the selected agent among those that match a filter: of the first, if the

@@ -1,9 +1,9 @@
 //! The threads that follow the daemon for `top`: one lists the agents, one receives the messages
 //! that are routed. Each has a connection of its own, and joins again after the daemon was away.
 
-use super::{agent::Agent, message_list::Message, model::Update};
+use super::{message_list::Message, model::Update};
 use crate::cli::{
-    agents::Wrappers,
+    agents::{Agent, Wrappers},
     conversation::Conversation,
     failure::Failure,
     identity::Identity,
@@ -20,10 +20,13 @@ use client::{
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, select};
 use platform::clock;
 use protocol::{
+    activity::Activity,
     control::AgentState,
     name::EVERYONE,
     payload::ANSWER,
-    relay::{HistoryRequest, InboxRequest, MessageRow, Page, RequestName, Status, TapCopy},
+    relay::{
+        AgentRow, HistoryRequest, InboxRequest, MessageRow, Page, RequestName, Status, TapCopy,
+    },
     text::{escaped, escaped_text},
 };
 use std::{
@@ -142,15 +145,15 @@ impl Source {
         let mut oldest = HashMap::new();
         loop {
             let is_full = polls.is_multiple_of(POLLS_PER_FULL);
-            // What waits in a wrapper changes often.
-            let is_asked = |known: Option<&AgentState>| {
-                is_full || known.is_some_and(|state| state.waiting > 0)
+            // What waits in a wrapper changes often, and so do questions.
+            let is_asked = |row: &AgentRow<'_>, known: Option<&AgentState>| {
+                let is_known = known.is_some_and(|it| it.waiting > 0 || it.dialog.is_some());
+                is_full || is_known || asks_person(row)
             };
-            let is_any_asked = is_full || states.values().any(|state| is_asked(Some(state)));
-            let wrappers = is_any_asked.then(|| Wrappers::new(&self.options, WRAPPERS_MS));
+            let wrappers = Wrappers::new(&self.options, WRAPPERS_MS);
             let mut agents = Vec::new();
             each_agent(client, |row| {
-                let asked = wrappers.as_ref().filter(|_| is_asked(states.get(&*row.name)));
+                let asked = Some(&wrappers).filter(|_| is_asked(&row, states.get(&*row.name)));
                 if let Some(state) = asked.and_then(|wrappers| wrappers.ask(&row)) {
                     states.insert(row.name.clone().into_owned(), state);
                 } else if !row.here {
@@ -226,6 +229,12 @@ impl Source {
         }
         Ok(Some(message_of_copy(&copy)))
     }
+}
+
+/// Whether an agent asks its person something, as it has reported.
+fn asks_person(row: &AgentRow<'_>) -> bool {
+    let activity = row.activity.as_deref().and_then(Activity::parse);
+    matches!(activity, Some(Activity::WaitsForPermission | Activity::AsksPerson))
 }
 
 /// Waits before another attempt. Returns false if `top` ends.

@@ -1,13 +1,13 @@
 //! The thread that carries out what a person orders in `top`, so that the screen never waits.
 
-use super::{action::Order, feed::Source, model::Update};
+use super::{action::Order, feed::Source, model::Update, own_command, words};
 use crate::{
     cli::{
         failure::{Failure, TIMED_OUT},
         identity::Identity,
         mailbox,
         messages::short_id,
-        print::counted,
+        print::{LINE_PREFIX, counted},
         request::{call_with, parse},
         send::{delivery_of, not_delivered},
         wrapped::{self, ANSWER, RUN_DIRECTORY, explain},
@@ -21,11 +21,11 @@ use client::{Event, Meta, Outgoing};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use platform::{clock, pty::Size};
 use protocol::{
-    control::Request,
+    control::{Dialog, Request},
     relay::{RedeliverRequest, Redelivered, RequestName},
     text::escaped,
 };
-use std::time::Duration;
+use std::{process::Stdio, time::Duration};
 
 /// The longest wait until the daemon has accepted a message.
 const ACCEPTED_MS: u64 = 10_000;
@@ -67,6 +67,9 @@ impl Source {
                 let is_held = self.toggle_hold(&name)?;
                 Ok(Update::Held(name, is_held))
             }
+            Order::Choose { name, dialog, choice } => self.choose(name, dialog, choice),
+            Order::Stop(name) => self.stop(&name).map(Update::Notice),
+            Order::Spawn(line) => self.spawn(&line).map(Update::Notice),
             Order::Redeliver(id) => self.redeliver(id).map(Update::Notice),
             Order::Take(id) => {
                 let taken = format!("{} is taken out of your inbox", short_id(&id));
@@ -117,6 +120,36 @@ impl Source {
         };
         let request = if ask(&Request::State)?.held { Request::Release } else { Request::Hold };
         Ok(ask(&request)?.held)
+    }
+
+    /// Presses the key of a choice, unless the agent shows another dialog by now.
+    fn choose(&self, name: String, dialog: Dialog, choice: usize) -> Result<Update, Failure> {
+        let chosen = dialog.choices.get(choice - 1).cloned().unwrap_or_default();
+        let wrapper = wrapped::connect(&self.options, &name)?;
+        let chosen = format!("{choice} {chosen}");
+        let asked = wrapper.request_state(&Request::Choose { dialog, choice }, ANSWER);
+        asked.map_err(|error| explain(&name, &error))?;
+        Ok(Update::Chosen(name, chosen))
+    }
+
+    fn stop(&self, name: &str) -> Result<String, Failure> {
+        let wrapper = wrapped::connect(&self.options, name)?;
+        let ended = wrapper.stop(ANSWER).map_err(|error| explain(name, &error))?;
+        Ok(format!("{} {ended}", escaped(name)))
+    }
+
+    /// Runs `agent-relay spawn` with a command line. Returns the first line that it prints.
+    fn spawn(&self, line: &str) -> Result<String, Failure> {
+        let words = words::split(line).map_err(Failure::failed)?;
+        let mut command = own_command(&self.options)?;
+        command.arg("spawn").args(words);
+        command.stdin(Stdio::null());
+        let output = command.output().map_err(Failure::because)?;
+        let said = if output.status.success() { output.stdout } else { output.stderr };
+        let said = String::from_utf8_lossy(&said);
+        let line = said.lines().find_map(|line| Some(line).filter(|line| !line.is_empty()));
+        let line = line.unwrap_or_default().trim_start_matches(LINE_PREFIX).to_owned();
+        if output.status.success() { Ok(line) } else { Err(Failure::failed(line)) }
     }
 
     fn redeliver(&mut self, id: String) -> Result<String, Failure> {

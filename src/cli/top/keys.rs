@@ -19,8 +19,12 @@ pub(super) const HELP: [(&str, &str); HELP_ROWS] = [
     ("Up, Down, j, k", "select an agent or a message"),
     ("Enter", "attach to the agent (Ctrl-\\ comes back); read the message"),
     ("n", "go to the next agent that waits for you"),
+    ("1 to 9", "press the choice with that number in the agent's dialog"),
     ("m", "send a message to the agent, or to the sender of the message"),
     ("h", "hold the agent's messages, or release them"),
+    ("s", "stop the agent, after a question"),
+    ("a", "start a new agent in the background"),
+    ("H", "hide agents that are away, or show those with mail again"),
     ("Tab", "go to the messages, or back to the agents"),
     ("i", "show your inbox, or the conversation again"),
     ("t", "take the chosen message out of your inbox"),
@@ -43,7 +47,8 @@ pub(super) fn action(event: Event, mode: &Mode) -> Option<Action> {
         Event::Key(key) => match mode {
             Mode::Normal => normal(key),
             Mode::Help(_) | Mode::Reading(..) => Some(page(key)),
-            Mode::Filter(_) | Mode::Message { .. } => typed(key),
+            Mode::Filter(_) | Mode::Message { .. } | Mode::Spawn(_) => typed(key),
+            Mode::Stop(_) => Some(answer(key)),
         },
         Event::Paste(text) => Some(Action::Edit(Edit::Insert(text))),
         Event::Mouse(mouse) => {
@@ -77,6 +82,14 @@ fn page(key: KeyEvent) -> Action {
     }
 }
 
+/// The action of a key while a question is asked.
+fn answer(key: KeyEvent) -> Action {
+    match key.code {
+        KeyCode::Char('y' | 's') | KeyCode::Enter => Action::Submit,
+        _ => Action::Back,
+    }
+}
+
 /// The action of a key while no line is typed.
 fn normal(key: KeyEvent) -> Option<Action> {
     if key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) {
@@ -95,6 +108,10 @@ fn normal(key: KeyEvent) -> Option<Action> {
         KeyCode::Char('n') => Action::Next,
         KeyCode::Char('m') => Action::Message,
         KeyCode::Char('h') => Action::Hold,
+        KeyCode::Char('H') => Action::HideAway,
+        KeyCode::Char('s') => Action::Stop,
+        KeyCode::Char('a') => Action::Spawn,
+        KeyCode::Char(digit @ '1'..='9') => Action::Choose(digit as usize - '0' as usize),
         KeyCode::Char('r') => Action::Redeliver,
         KeyCode::Char('t') => Action::Take,
         KeyCode::Char('d') => Action::Show(List::DeadLetters),
@@ -165,6 +182,25 @@ mod tests {
             let quit = press(KeyCode::Char('c'), KeyModifiers::CONTROL, &mode);
             assert_eq!(quit, Some(Action::Quit));
         }
+    }
+
+    #[test]
+    fn question_is_answered_by_yes_only() {
+        let none = KeyModifiers::NONE;
+        let asks = Mode::Stop("Ann".to_owned());
+        for (code, action) in [
+            (KeyCode::Char('s'), Action::Submit),
+            (KeyCode::Char('y'), Action::Submit),
+            (KeyCode::Char('n'), Action::Back),
+            (KeyCode::Char('1'), Action::Back),
+            (KeyCode::Esc, Action::Back),
+        ] {
+            assert_eq!(press(code, none, &asks), Some(action));
+        }
+        assert_eq!(press(KeyCode::Char('1'), none, &Mode::Normal), Some(Action::Choose(1)));
+        assert_eq!(press(KeyCode::Char('0'), none, &Mode::Normal), None);
+        let reading = Mode::Reading(Box::default(), 0);
+        assert_eq!(press(KeyCode::Char('1'), none, &reading), Some(Action::Back));
     }
 
     #[test]

@@ -5,6 +5,13 @@ use ratatui::layout::Rect;
 /// The rows of panes below which only one pane is shown.
 const PANES_ROWS_MIN: u16 = 6;
 
+/// The rows of the pane of messages, if it is shown with the others.
+const MESSAGES_ROWS_MIN: u16 = 3;
+
+/// The rows of the pane of agents that small terminals have, too: a heading, twelve agents, and the
+/// line about those that are away.
+const AGENTS_ROWS: u16 = 14;
+
 /// The columns from which on the screen of the selected agent is shown, too.
 const PREVIEW_COLUMNS_MIN: u16 = 120;
 
@@ -46,7 +53,7 @@ impl Areas {
         columns: u16,
         rows: u16,
         agents: usize,
-        details: u16,
+        details: usize,
         messages_first: bool,
     ) -> Self {
         let top = Rect::new(0, 0, columns, rows.min(1));
@@ -58,14 +65,21 @@ impl Areas {
         };
         let left = columns - preview_columns;
         let preview = Rect::new(left, body.y, preview_columns, body.height);
-        let agents_rows = match body.height {
-            0..PANES_ROWS_MIN if messages_first => 0,
-            0..PANES_ROWS_MIN => body.height,
-            height => u16::try_from(agents + 1).unwrap_or(u16::MAX).clamp(3, height / 2),
+        let wanted = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX);
+        let (agents_rows, details_rows) = match body.height {
+            0..PANES_ROWS_MIN if messages_first => (0, 0),
+            0..PANES_ROWS_MIN => (body.height, 0),
+            height => {
+                let most = AGENTS_ROWS.max(height / 2);
+                let agents = wanted(agents.saturating_add(1)).clamp(2, most);
+                // Messages get the rest: at least their heading and two rows.
+                let both = height - MESSAGES_ROWS_MIN;
+                let details = wanted(details).min(both.saturating_sub(agents).max(height / 4));
+                (agents.min(both - details), details)
+            }
         };
         let agents = Rect::new(0, body.y, left, agents_rows);
-        let is_divided = body.height >= PANES_ROWS_MIN;
-        let details = Rect::new(0, agents.bottom(), left, if is_divided { details } else { 0 });
+        let details = Rect::new(0, agents.bottom(), left, details_rows);
         let messages_rows = body.height - agents_rows - details.height;
         let messages = Rect::new(0, details.bottom(), left, messages_rows);
         Self { top, agents, details, messages, preview, body, bottom }
@@ -90,6 +104,9 @@ mod tests {
         let many = Areas::of(200, 60, 200, 0, false);
         assert_eq!((many.agents.height, many.messages.height), (29, 29));
         assert_eq!(many.preview, Rect::new(120, 1, 80, 58));
+        let twelve = Areas::of(80, 24, 12, 9, false);
+        let heights = [twelve.agents.height, twelve.details.height, twelve.messages.height];
+        assert_eq!(heights, [13, 6, 3]);
         let small = Areas::of(20, 5, 3, 1, true);
         assert_eq!((small.agents.height, small.messages.height), (0, 3));
     }

@@ -3,13 +3,13 @@
 mod act;
 
 use super::{
-    agent::Agent,
     agent_list::AgentList,
     editor::Editor,
     layout::Areas,
     message_list::{List, Message, MessageList},
 };
-use protocol::text::escaped;
+use crate::cli::agents::Agent;
+use protocol::{control::Dialog, text::escaped};
 use ratatui::layout::Rect;
 
 /// The time for which a notice is shown.
@@ -36,6 +36,8 @@ pub(super) enum Update {
     Lost(u64),
     /// The outcome of an order.
     Notice(String),
+    /// A choice was made in the dialog of this agent, in words.
+    Chosen(String, String),
     /// The agent whose messages are held now, or no longer.
     Held(String, bool),
     /// The screen of an agent, or the reason why there is none.
@@ -52,6 +54,10 @@ pub(super) enum Mode {
     /// list.
     Reading(Box<Message>, usize),
     Filter(Editor),
+    /// The arguments of `agent-relay spawn` are typed.
+    Spawn(Editor),
+    /// The person is asked whether this agent is to be stopped.
+    Stop(String),
     Message {
         to: String,
         editor: Editor,
@@ -94,6 +100,8 @@ pub(super) struct Model {
     /// The number of messages that were routed too fast to be shown.
     pub(super) lost: u64,
     is_changed: bool,
+    /// The dialog that was drawn last, and its agent: the one that the person has seen.
+    drawn_dialog: Option<(String, Dialog)>,
 }
 
 impl Model {
@@ -118,12 +126,18 @@ impl Model {
             preview: None,
             lost: 0,
             is_changed: true,
+            drawn_dialog: None,
         }
     }
 
-    /// Whether something that is shown has changed since the last call.
+    /// Whether something that is shown has changed since the last call, so that it is drawn now.
     pub(super) fn take_changed(&mut self) -> bool {
-        std::mem::take(&mut self.is_changed)
+        let is_changed = std::mem::take(&mut self.is_changed);
+        if is_changed {
+            let asks = |agent: &Agent| Some((agent.name.clone(), agent.dialog.clone()?));
+            self.drawn_dialog = self.selected_agent().and_then(asks);
+        }
+        is_changed
     }
 
     /// The columns and rows of the terminal.
@@ -135,8 +149,12 @@ impl Model {
         let shown = self.shown_agents();
         // A row for the selected agent, and one for the reason why its messages wait.
         let has_reason = shown.iter().any(|agent| agent.why.is_some());
-        let details = u16::from(!shown.is_empty()) + u16::from(has_reason);
-        Areas::of(self.columns, self.rows, shown.len(), details, self.is_in_messages)
+        let details = usize::from(!shown.is_empty()) + usize::from(has_reason);
+        let asked = self.selected_agent().and_then(|agent| agent.dialog.as_ref());
+        let asked =
+            asked.map_or(0, |dialog| 1 + dialog.text.lines().count() + dialog.choices.len());
+        let agents = shown.len() + usize::from(!self.summed_up_agents().is_empty());
+        Areas::of(self.columns, self.rows, agents, details.max(asked), self.is_in_messages)
     }
 
     pub(super) fn agents(&self) -> &AgentList {
@@ -146,6 +164,21 @@ impl Model {
     /// The agents that match the filter.
     pub(super) fn shown_agents(&self) -> Vec<&Agent> {
         self.agents.matching(&self.filter)
+    }
+
+    /// The rows of agents that are visible at once.
+    fn agent_rows(&self) -> usize {
+        let sum = usize::from(!self.summed_up_agents().is_empty());
+        Areas::rows(self.areas().agents).saturating_sub(sum)
+    }
+
+    /// The agents that have one line together.
+    pub(super) fn summed_up_agents(&self) -> Vec<&Agent> {
+        self.agents.summed_up(&self.filter)
+    }
+
+    pub(super) fn hides_away(&self) -> bool {
+        self.agents.hides_away()
     }
 
     pub(super) fn selected_agent(&self) -> Option<&Agent> {
@@ -240,6 +273,11 @@ impl Model {
                 self.is_changed = true;
             }
             Update::Notice(text) => self.set_notice(text),
+            Update::Chosen(name, what) => {
+                self.set_notice(format!("{}: {what}", escaped(&name)));
+                self.agents.get_mut(&name).into_iter().for_each(|agent| agent.dialog = None);
+                self.settle();
+            }
             Update::Held(name, is_held) => {
                 let what = if is_held { "are held" } else { "are typed again" };
                 self.set_notice(format!("{}'s messages {what}", escaped(&name)));
@@ -268,9 +306,9 @@ impl Model {
 #[cfg(test)]
 pub(super) mod tests {
     use super::{act::WHEEL, *};
+    use crate::cli::agents::{Need, Place};
     use crate::cli::top::{
         action::{Action, Effect, Order, Step},
-        agent::Need,
         editor::Edit,
     };
     use protocol::name::OPERATOR;
@@ -282,6 +320,10 @@ pub(super) mod tests {
         Agent {
             name: name.to_owned(),
             is_here: state != "away",
+            is_away: state == "away",
+            program: "claude".to_owned(),
+            place: Place { path: "~/src/web".to_owned(), short: "web (main)".to_owned() },
+            is_working: state == "working",
             state: state.to_owned(),
             since: NOW - 5000,
             waiting: 0,
@@ -290,6 +332,7 @@ pub(super) mod tests {
             why: None,
             is_held: false,
             need,
+            dialog: None,
         }
     }
 
@@ -332,8 +375,106 @@ pub(super) mod tests {
     fn agents_that_wait_for_their_person_are_first() {
         let model = model();
         let names: Vec<_> = model.shown_agents().iter().map(|agent| &*agent.name).collect();
-        assert_eq!(names, ["Cid", "Bob", "Ann", "Dora"]);
+        assert_eq!(names, ["Cid", "Bob", "Ann"]);
         assert_eq!(selected(&model), "Cid");
+        let mut model = model;
+        let idle = [agent("Ann", Need::Nothing, "idle"), agent("Bob", Need::Nothing, "working")];
+        model.update(Update::Agents(idle.to_vec()));
+        assert_eq!(model.shown_agents()[0].name, "Bob", "those that work, then the others");
+    }
+
+    #[test]
+    fn agents_that_are_away_have_one_line_unless_they_have_mail() {
+        let names = |model: &Model| {
+            let of = |agents: Vec<&Agent>| -> Vec<_> {
+                agents.iter().map(|agent| agent.name.clone()).collect()
+            };
+            (of(model.shown_agents()), of(model.summed_up_agents()))
+        };
+        let mut model = model();
+        let mail = Agent { waiting: 1, ..agent("Eve", Need::Nothing, "away") };
+        let away = agent("Dora", Need::Nothing, "away");
+        model.update(Update::Agents(vec![agent("Ann", Need::Nothing, "idle"), mail, away]));
+        let all = (vec!["Ann".to_owned(), "Eve".to_owned()], vec!["Dora".to_owned()]);
+        assert_eq!(names(&model), all);
+        model.act(Action::HideAway);
+        assert_eq!(names(&model).0, ["Ann"]);
+        assert_eq!(names(&model).1, ["Dora", "Eve"]);
+        model.act(Action::HideAway);
+        assert_eq!(names(&model), all);
+        model.act(Action::Filter);
+        model.act(Action::Edit(Edit::Insert("do".to_owned())));
+        assert_eq!(names(&model), (vec!["Dora".to_owned()], Vec::new()));
+    }
+
+    pub(in crate::cli::top) fn dialog(typed: u64) -> Dialog {
+        Dialog {
+            text: "Bash command\nrm -r target\nDo you want to proceed?".to_owned(),
+            choices: ["Yes", "Yes, and always allow rm", "No"].map(str::to_owned).to_vec(),
+            typed,
+        }
+    }
+
+    /// A dialog that came after the last drawing gets no key, whatever the person has seen before.
+    #[test]
+    fn choice_is_made_in_the_dialog_that_was_drawn() {
+        let mut model = model();
+        let asks = |name: &str, typed| Agent {
+            dialog: Some(dialog(typed)),
+            ..agent(name, Need::Permission, "waits for permission")
+        };
+        let chosen = |name: &str, typed, choice| {
+            let (name, dialog) = (name.to_owned(), dialog(typed));
+            Some(Effect::Order(Order::Choose { name, dialog, choice }))
+        };
+        model.update(Update::Agents(vec![asks("Ann", 1), asks("Bob", 1)]));
+        assert_eq!(model.act(Action::Choose(1)), None, "nothing was drawn");
+        assert!(model.notice().is_some());
+        assert!(model.take_changed());
+        steps(&mut model, &[Step::First]);
+        model.take_changed();
+        assert_eq!(model.act(Action::Choose(2)), chosen("Ann", 1, 2));
+        model.update(Update::Agents(vec![asks("Ann", 2), asks("Bob", 1)]));
+        assert_eq!(model.act(Action::Choose(1)), chosen("Ann", 1, 1), "its wrapper refuses it");
+        model.take_changed();
+        assert_eq!(model.act(Action::Choose(3)), chosen("Ann", 2, 3));
+        assert_eq!(model.act(Action::Choose(4)), None);
+        assert_eq!(model.notice(), Some("there are 3 choices"));
+        model.update(Update::Chosen("Ann".to_owned(), "3 No".to_owned()));
+        assert_eq!(model.notice(), Some("Ann: 3 No"));
+        model.take_changed();
+        assert_eq!(model.act(Action::Choose(1)), None);
+        model.act(Action::Next);
+        assert_eq!(model.act(Action::Choose(1)), None, "Bob's was not drawn");
+        model.take_changed();
+        model.act(Action::SwitchPane);
+        assert_eq!(model.act(Action::Choose(1)), None, "the messages are in front");
+        model.act(Action::SwitchPane);
+        assert_eq!(model.act(Action::Choose(1)), chosen("Bob", 1, 1));
+    }
+
+    #[test]
+    fn agent_is_stopped_after_a_question_and_started_by_a_line() {
+        let mut model = model();
+        model.act(Action::Stop);
+        assert_eq!(model.mode, Mode::Stop("Cid".to_owned()));
+        model.act(Action::Back);
+        assert_eq!(model.mode, Mode::Normal);
+        model.act(Action::Stop);
+        // The agent that was asked about is stopped, whatever is selected by now.
+        model.update(Update::Agents(vec![agent("Ann", Need::Permission, "x")]));
+        let stop = Effect::Order(Order::Stop("Cid".to_owned()));
+        assert_eq!(model.act(Action::Submit), Some(stop));
+        model.act(Action::Spawn);
+        assert_eq!(model.act(Action::Submit), None, "an empty line starts nothing");
+        model.act(Action::Spawn);
+        model.act(Action::Edit(Edit::Insert("Bob -- codex".to_owned())));
+        let spawn = Effect::Order(Order::Spawn("Bob -- codex".to_owned()));
+        assert_eq!(model.act(Action::Submit), Some(spawn));
+        model.update(Update::Agents(vec![agent("Dora", Need::Nothing, "away")]));
+        model.act(Action::Stop);
+        assert_eq!(model.mode, Mode::Normal);
+        assert!(model.notice().is_some());
     }
 
     #[test]
@@ -396,7 +537,7 @@ pub(super) mod tests {
         model.act(Action::Submit);
         assert_eq!(model.filter, "bO");
         model.act(Action::Back);
-        assert_eq!((&*model.filter, model.shown_agents().len()), ("", 4));
+        assert_eq!((&*model.filter, model.shown_agents().len()), ("", 3));
     }
 
     #[test]

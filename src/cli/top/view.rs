@@ -1,7 +1,6 @@
 //! What `top` shows: the model, drawn into a frame.
 
 use super::{
-    agent::{Agent, Need},
     editor::Editor,
     keys::HELP,
     layout::Areas,
@@ -9,10 +8,11 @@ use super::{
     model::{Link, Mode, Model},
 };
 use crate::cli::{
+    agents::{Agent, COLUMNS, Need, sum_of},
     print::counted,
     table::{self, Column, cut},
 };
-use protocol::{name::OPERATOR, text::escaped};
+use protocol::{control::Dialog, name::OPERATOR, text::escaped};
 use ratatui::{
     Frame,
     buffer::Buffer,
@@ -21,18 +21,8 @@ use ratatui::{
 };
 use unicode_width::UnicodeWidthStr as _;
 
-/// The columns of the list of agents. The first marks those that wait for their person.
-const COLUMNS: [Column; 6] = [
-    Column::whole(" "),
-    Column::cut("NAME", 12),
-    Column::cut("STATE", 20),
-    Column::whole("FOR"),
-    Column::whole("WAITING"),
-    Column::cut("WHY", 12),
-];
-
-/// The number of these columns in a narrow terminal.
-const COLUMNS_NARROW: usize = 3;
+/// The columns of a narrow terminal, by their numbers: the mark, the name and the state.
+const COLUMNS_NARROW: [usize; 3] = [0, 1, 4];
 
 /// The width below which a terminal is narrow.
 const WIDTH_MIN: u16 = 60;
@@ -63,7 +53,7 @@ pub(super) fn draw(model: &Model, frame: &mut Frame<'_>) {
     match &model.mode {
         Mode::Help(first) => pane.help(*first, body),
         Mode::Reading(message, first) => pane.reading(message, *first, body),
-        Mode::Normal | Mode::Filter(_) | Mode::Message { .. } => {
+        Mode::Normal | Mode::Filter(_) | Mode::Spawn(_) | Mode::Stop(_) | Mode::Message { .. } => {
             pane.agents(model, agents);
             pane.details(model, details);
             pane.messages(model, messages);
@@ -94,9 +84,14 @@ impl Styles {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    fn selected(self, is_active: bool) -> Style {
-        let kind = if is_active { Modifier::REVERSED } else { Modifier::UNDERLINED };
-        Style::new().add_modifier(kind)
+    /// The style of a selected row. A reversed row has the terminal's own colours, since others
+    /// might not be readable on each other.
+    fn selected(self, style: Style, is_active: bool) -> Style {
+        match is_active {
+            true => Style::new()
+                .add_modifier(Modifier::REVERSED | (style.add_modifier & Modifier::BOLD)),
+            false => style.add_modifier(Modifier::UNDERLINED),
+        }
     }
 
     fn of_agent(self, agent: &Agent) -> Style {
@@ -166,43 +161,76 @@ impl Pane<'_> {
 
     fn agents(&mut self, model: &Model, area: Rect) {
         let shown = model.shown_agents();
-        let count = if area.width < WIDTH_MIN { COLUMNS_NARROW } else { COLUMNS.len() };
-        let cells = |agent: &&Agent| {
+        let is_narrow = area.width < WIDTH_MIN;
+        let is_shown = |column: usize| !is_narrow || COLUMNS_NARROW.contains(&column);
+        let cells = |agent: &&Agent| -> Vec<String> {
             let mut cells = agent.cells(model.now);
-            cells.truncate(count);
             cells[1] = cut(&cells[1], NAME_COLUMNS.max(area.width / 6).into());
-            cells
+            let cells = cells.into_iter().enumerate().filter(|(column, _)| is_shown(*column));
+            cells.map(|(_, cell)| cell).collect()
         };
         let cells: Vec<_> = shown.iter().map(cells).collect();
-        let mut lines = table::lines(&COLUMNS[..count], &cells, area.width.into()).into_iter();
+        let columns = COLUMNS.iter().enumerate().filter(|(column, _)| is_shown(*column));
+        let columns: Vec<_> = columns.map(|(_, column)| *column).collect();
+        let mut lines = table::lines(&columns, &cells, area.width.into()).into_iter();
         let heading = lines.next().unwrap_or_default();
         self.line(area, 0, &heading, Styles::bold());
+        let summed_up: Vec<_> =
+            model.summed_up_agents().into_iter().map(|agent| &*agent.name).collect();
+        let sum = if model.hides_away() { hidden(&summed_up) } else { sum_of(&summed_up) };
         if shown.is_empty() {
             let text = match &*model.filter {
                 "" if model.link == Link::Connecting => return,
                 "" => "no agents; start one with `agent-relay claude`",
                 _ => "no agent matches the filter",
             };
-            return self.line(area, 1, text, Styles::faint());
+            self.line(area, 1, &sum.unwrap_or_else(|| text.to_owned()), Styles::faint());
+            return;
+        }
+        let mut rows = area;
+        if let Some(sum) = sum {
+            rows.height = rows.height.saturating_sub(1);
+            self.line(area, shown.len().min(Areas::rows(rows)) + 1, &sum, Styles::faint());
         }
         let selected = model.agents().selected_at(&model.filter);
         let visible = lines.zip(&shown).enumerate().skip(model.agents().first());
-        for (row, (at, (line, agent))) in visible.take(Areas::rows(area)).enumerate() {
+        for (row, (at, (line, agent))) in visible.take(Areas::rows(rows)).enumerate() {
             let mut style = self.style.of_agent(agent);
             if selected == Some(at) {
-                style = style.patch(self.style.selected(!model.is_in_messages));
+                style = self.style.selected(style, !model.is_in_messages);
             }
             self.line(area, row + 1, &line, style);
         }
     }
 
-    /// Draws how the selected agent gets its messages, and which of them wait, and why.
+    /// Draws how the selected agent gets its messages, and its question, or which messages wait and
+    /// why.
     fn details(&mut self, model: &Model, area: Rect) {
         let Some(agent) = model.selected_agent() else { return };
         let style = self.style.of_agent(agent);
         self.line(area, 0, &agent.details(model.now), style);
-        if let Some((why, _)) = &agent.why {
-            self.line(area, 1, &format!("  {why}"), style);
+        match (&agent.dialog, &agent.why) {
+            (Some(dialog), _) => self.dialog(dialog, area, style),
+            (None, Some((why, _))) => self.line(area, 1, &format!("  {why}"), style),
+            (None, None) => {}
+        }
+    }
+
+    /// Draws a dialog's text and its choices in the rows below the first one. Both are there,
+    /// however few rows there are: nobody should choose without the question.
+    fn dialog(&mut self, dialog: &Dialog, area: Rect, style: Style) {
+        let room = Areas::rows(area);
+        let choices = dialog.choices.iter().enumerate();
+        let choices = choices.map(|(at, choice)| format!("{} {}", at + 1, escaped(choice)));
+        let text: Vec<_> = dialog.text.lines().map(escaped).collect();
+        let text_rows = room.saturating_sub(dialog.choices.len()).max(room.min(1));
+        let width = usize::from(area.width.saturating_sub(2)).max(1);
+        let text = fitted(text, " · ", width, text_rows);
+        let choices = fitted(choices.collect(), "  ", width, room - text.len());
+        let text = text.into_iter().map(|line| (line, style));
+        let choices = choices.into_iter().map(|line| (line, Styles::bold()));
+        for (row, (line, style)) in text.chain(choices).enumerate() {
+            self.line(area, row + 1, &format!("  {line}"), style);
         }
     }
 
@@ -221,7 +249,7 @@ impl Pane<'_> {
         for (row, (message, is_chosen)) in visible.into_iter().enumerate() {
             let mut style = self.style.of_message(message);
             if is_chosen {
-                style = style.patch(self.style.selected(model.is_in_messages));
+                style = self.style.selected(style, model.is_in_messages);
             }
             self.line(area, row + 1, &message_line(message, area.width), style);
         }
@@ -281,6 +309,11 @@ impl Pane<'_> {
     fn bottom(&mut self, model: &Model, area: Rect, whole: Rect) -> Option<Position> {
         match (&model.mode, model.notice()) {
             (Mode::Filter(editor), _) => return self.typed("/", editor, area),
+            (Mode::Spawn(editor), _) => return self.typed("agent-relay spawn ", editor, area),
+            (Mode::Stop(name), _) => {
+                let question = format!("stop {}? y stops it, other keys do not", escaped(name));
+                self.line(area, 0, &question, Styles::bold());
+            }
             (Mode::Message { to, editor }, _) => {
                 return self.typed(&format!("to {}: ", escaped(to)), editor, area);
             }
@@ -315,6 +348,26 @@ impl Pane<'_> {
         let at = Position::new(area.x.saturating_add(column), area.y);
         Some(at).filter(|at| area.contains(*at))
     }
+}
+
+/// Fits lines into so many rows: each on its own row if there are enough, or else together, cut at
+/// the end.
+fn fitted(lines: Vec<String>, separator: &str, width: usize, rows: usize) -> Vec<String> {
+    if lines.len() <= rows {
+        return lines;
+    }
+    let together = lines.join(separator);
+    let broken = table::broken(&together, width, 0);
+    let mut fitted: Vec<_> = broken.lines().take(rows).map(str::to_owned).collect();
+    if let Some(last) = fitted.last_mut().filter(|_| broken.lines().count() > rows) {
+        *last = cut(&format!("{last}{}", " ".repeat(width)), width);
+    }
+    fitted
+}
+
+/// The line about agents that the person has hidden, if there are any.
+fn hidden(names: &[&str]) -> Option<String> {
+    (!names.is_empty()).then(|| format!("{} away, hidden (H shows them)", names.len()))
 }
 
 /// The heading of the pane of messages.
@@ -357,7 +410,10 @@ fn keys(model: &Model, width: usize) -> String {
             vec!["Enter read", "r redeliver", "Esc back", "/ filter"]
         }
         _ if model.is_in_messages => vec!["Enter read", "m answer", "Esc back", "/ filter"],
-        _ => vec!["Enter attach", "n next", "m send", "h hold"],
+        _ => match model.selected_agent().and_then(|agent| agent.dialog.as_ref()) {
+            Some(_) => vec!["1-9 answer", "n next", "Enter attach", "m send", "h hold"],
+            None => vec!["Enter attach", "n next", "m send", "h hold", "s stop", "a new"],
+        },
     };
     if model.mode == Mode::Normal {
         keys.extend((model.mailbox_count > 0 && model.list != List::Mailbox).then_some("i inbox"));

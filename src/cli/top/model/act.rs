@@ -51,6 +51,13 @@ impl Model {
             }
             Action::Open => return self.of_selected(Effect::Attach),
             Action::Hold => return self.of_selected(|name| Effect::Order(Order::Hold(name))),
+            Action::Choose(choice) => return self.choose(*choice),
+            Action::Stop => match self.selected_agent().filter(|agent| agent.is_here) {
+                Some(agent) => self.mode = Mode::Stop(agent.name.clone()),
+                None => self.set_notice("no agent that is here is selected".to_owned()),
+            },
+            Action::Spawn => self.mode = Mode::Spawn(Editor::default()),
+            Action::HideAway => self.agents.toggle_away(),
             Action::Message => match self.addressee(chosen) {
                 Some(to) => self.mode = Mode::Message { to, editor: Editor::default() },
                 None => self.set_notice("there is no agent to send to".to_owned()),
@@ -75,6 +82,24 @@ impl Model {
                 self.go_to_messages(true);
             }
             _ => {}
+        }
+        None
+    }
+
+    /// The order to press the key of a choice in the dialog that was drawn for the selected agent,
+    /// or a notice why not.
+    fn choose(&mut self, choice: usize) -> Option<Effect> {
+        let name = self.selected_agent().map(|agent| agent.name.clone());
+        let drawn = self.drawn_dialog.clone().filter(|(of, _)| name.as_ref() == Some(of));
+        match drawn {
+            _ if self.is_in_messages => self.set_notice("Tab goes back to the agents".to_owned()),
+            Some((name, dialog)) if choice <= dialog.choices.len() => {
+                return Some(Effect::Order(Order::Choose { name, dialog, choice }));
+            }
+            Some((_, dialog)) => {
+                self.set_notice(format!("there are {} choices", dialog.choices.len()));
+            }
+            None => self.set_notice("no question with numbers is shown".to_owned()),
         }
         None
     }
@@ -126,8 +151,8 @@ impl Model {
                 has_room = editor.apply(edit);
                 self.filter = editor.text().to_owned();
             }
-            Mode::Message { editor, .. } => has_room = editor.apply(edit),
-            Mode::Normal | Mode::Help(_) | Mode::Reading(..) => {}
+            Mode::Message { editor, .. } | Mode::Spawn(editor) => has_room = editor.apply(edit),
+            Mode::Normal | Mode::Stop(_) | Mode::Help(_) | Mode::Reading(..) => {}
         }
         if !has_room {
             self.set_notice(format!("no room: a line has at most {} KiB", BYTES_MAX >> 10));
@@ -139,6 +164,10 @@ impl Model {
             Mode::Message { to, editor } if !editor.text().trim().is_empty() => {
                 Some(Effect::Order(Order::Send { to, text: editor.text().to_owned() }))
             }
+            Mode::Spawn(editor) if !editor.text().trim().is_empty() => {
+                Some(Effect::Order(Order::Spawn(editor.text().to_owned())))
+            }
+            Mode::Stop(name) => Some(Effect::Order(Order::Stop(name))),
             _ => None,
         }
     }
@@ -147,7 +176,11 @@ impl Model {
     fn back(&mut self) {
         match std::mem::replace(&mut self.mode, Mode::Normal) {
             Mode::Filter(_) => self.filter.clear(),
-            Mode::Message { .. } | Mode::Help(_) | Mode::Reading(..) => {}
+            Mode::Message { .. }
+            | Mode::Spawn(_)
+            | Mode::Stop(_)
+            | Mode::Help(_)
+            | Mode::Reading(..) => {}
             Mode::Normal if self.is_in_messages || !self.messages().follows() => {
                 self.list = List::Conversation;
                 self.is_in_messages = false;
@@ -168,7 +201,7 @@ impl Model {
         let row = |area: Rect| usize::from(at.y - area.y).checked_sub(1);
         if areas.agents.contains(at) {
             self.is_in_messages = false;
-            if let Some(row) = row(areas.agents) {
+            if let Some(row) = row(areas.agents).filter(|row| *row < self.agent_rows()) {
                 self.agents.select_row(&self.filter, row);
             }
         } else if areas.messages.contains(at) {
@@ -203,7 +236,7 @@ impl Model {
             let (filter, height) = (self.filter.clone(), Areas::rows(areas.messages));
             self.messages_mut().choose(&filter, height, step.rows(height));
         } else {
-            self.agents.step(&self.filter, step.rows(Areas::rows(areas.agents)));
+            self.agents.step(&self.filter, step.rows(self.agent_rows()));
         }
     }
 
@@ -223,7 +256,7 @@ impl Model {
 
     /// Keeps the selected agent visible.
     pub(super) fn settle(&mut self) {
-        let height = Areas::rows(self.areas().agents);
+        let height = self.agent_rows();
         self.agents.settle(&self.filter, height);
     }
 }

@@ -6,11 +6,11 @@ use crate::cli::top::{
     editor::Edit,
     model::{
         Update,
-        tests::{NOW, agent, message},
+        tests::{NOW, agent, dialog, message},
     },
 };
 use expect_test::{Expect, expect};
-use ratatui::{Terminal, backend::TestBackend};
+use ratatui::{Terminal, backend::TestBackend, buffer::Cell};
 
 fn model(columns: u16, rows: u16, has_colours: bool) -> Model {
     let mut model = Model::new(columns, rows, has_colours, NOW);
@@ -84,13 +84,13 @@ fn screen_of_80_columns() {
         24,
         expect![[r#"
             5 agents, 4 here  2 wait for you  1 dead letter  2 messages for you  /tmp/agent…
-               NAME                  STATE                 FOR  WAITING  WHY
-            !  Cid                   waits for permission  5 s
-            !  Bob                   idle                  5 s  3        3 min: a line is h…
-               Ann                   working, held         5 s
-               NNNNNNNNNNNNNNNNNNN…  idle                  5 s
-               Dora                  away                  5 s
-            Cid: its messages are typed
+               NAME         PROGRAM  WHERE       STATE               FOR  MAIL  WHY
+            !  Cid          claude   web (main)  waits for permiss…  5 s
+            !  Bob          claude   web (main)  idle                5 s  3     3 min: a li…
+               Ann          claude   web (main)  working, held       5 s
+               NNNNNNNNNN…  claude   web (main)  idle                5 s
+            1 away without mail: Dora
+            Cid: ~/src/web; its messages are typed
 
             MESSAGES
             12:00:01 00000001  Ann -> Bob: The parser is done. Can you take the tests?
@@ -98,9 +98,157 @@ fn screen_of_80_columns() {
             12:00:03 00000003  Ann -> @operator: long long long long long long long long lo…
 
             (9 more rows like that)
-            Enter attach  n next  m send  h hold  i inbox  d dead letters  ? help  q quit
+            Enter attach  n next  m send  h hold  s stop  a new  i inbox  ? help  q quit
         "#]],
     );
+}
+
+/// Twelve agents that are here, of which one asks, two work and one is away without mail.
+fn twelve(columns: u16, rows: u16) -> Model {
+    let mut model = Model::new(columns, rows, true, NOW);
+    model.update(Update::Joined("/tmp/agent-relay.sock".to_owned()));
+    let mut agents: Vec<_> =
+        (1..=12).map(|number| agent(&format!("web-{number:02}"), Need::Nothing, "idle")).collect();
+    agents[3] = Agent {
+        dialog: Some(dialog(0)),
+        ..agent("web-04", Need::Permission, "waits for permission")
+    };
+    agents[6] = agent("web-07", Need::Nothing, "working");
+    agents[8] = agent("web-09", Need::Nothing, "working");
+    agents.push(agent("api", Need::Nothing, "away"));
+    model.update(Update::Agents(agents));
+    model.update(Update::Messages(vec![message(1, "web-02", "The parser is done.")]));
+    model
+}
+
+#[test]
+fn twelve_agents_and_a_question_fit() {
+    check(
+        &twelve(80, 24),
+        80,
+        24,
+        expect![[r#"
+            13 agents, 12 here  1 waits for you  /tmp/agent-relay.sock
+               NAME    PROGRAM  WHERE       STATE               FOR  MAIL  WHY
+            !  web-04  claude   web (main)  waits for permiss…  5 s        Bash command · r…
+               web-07  claude   web (main)  working             5 s
+               web-09  claude   web (main)  working             5 s
+               web-01  claude   web (main)  idle                5 s
+               web-02  claude   web (main)  idle                5 s
+               web-03  claude   web (main)  idle                5 s
+               web-05  claude   web (main)  idle                5 s
+               web-06  claude   web (main)  idle                5 s
+               web-08  claude   web (main)  idle                5 s
+               web-10  claude   web (main)  idle                5 s
+               web-11  claude   web (main)  idle                5 s
+               web-12  claude   web (main)  idle                5 s
+            1 away without mail: api
+            web-04: ~/src/web; its messages are typed
+              Bash command · rm -r target · Do you want to proceed?
+              1 Yes
+              2 Yes, and always allow rm
+              3 No
+            MESSAGES
+            12:00:01 00000001  Ann -> web-02: The parser is done.
+
+            1-9 answer  n next  Enter attach  m send  h hold  Tab messages  ? help  q quit
+        "#]],
+    );
+}
+
+#[test]
+fn twelve_agents_and_a_question_in_a_large_terminal() {
+    check(
+        &twelve(140, 40),
+        140,
+        40,
+        expect![[r#"
+        13 agents, 12 here  1 waits for you  /tmp/agent-relay.sock
+           NAME    PROGRAM  WHERE       STATE                 FOR  MAIL  WHY                │ SCREEN of web-04
+        !  web-04  claude   web (main)  waits for permission  5 s        Bash command · rm …│
+           web-07  claude   web (main)  working               5 s                           │
+           web-09  claude   web (main)  working               5 s                           │
+           web-01  claude   web (main)  idle                  5 s                           │
+           web-02  claude   web (main)  idle                  5 s                           │
+           web-03  claude   web (main)  idle                  5 s                           │
+           web-05  claude   web (main)  idle                  5 s                           │
+           web-06  claude   web (main)  idle                  5 s                           │
+           web-08  claude   web (main)  idle                  5 s                           │
+           web-10  claude   web (main)  idle                  5 s                           │
+           web-11  claude   web (main)  idle                  5 s                           │
+           web-12  claude   web (main)  idle                  5 s                           │
+        1 away without mail: api                                                            │
+        web-04: ~/src/web; its messages are typed                                           │
+          Bash command                                                                      │
+          rm -r target                                                                      │
+          Do you want to proceed?                                                           │
+          1 Yes                                                                             │
+          2 Yes, and always allow rm                                                        │
+          3 No                                                                              │
+        MESSAGES                                                                            │
+        12:00:01 00000001  Ann -> web-02: The parser is done.                               │
+                                                                                            │
+        (14 more rows like that)
+        1-9 answer  n next  Enter attach  m send  h hold  Tab messages  / filter  ? help  q quit
+    "#]],
+    );
+}
+
+/// Of a question that is too long for its pane, the text and the choices are shown in part.
+#[test]
+fn question_in_a_small_terminal() {
+    let mut model = twelve(60, 14);
+    check(
+        &model,
+        60,
+        14,
+        expect![[r#"
+            13 agents, 12 here  1 waits for you  /tmp/agent-relay.sock
+               NAME    PROGRAM  WHERE      STATE     FOR  MAIL  WHY
+            !  web-04  claude   web (mai…  waits f…  5 s        Bash co…
+               web-07  claude   web (mai…  working   5 s
+               web-09  claude   web (mai…  working   5 s
+               web-01  claude   web (mai…  idle      5 s
+            1 away without mail: api
+            web-04: ~/src/web; its messages are typed
+              Bash command · rm -r target · Do you want to proceed?
+              1 Yes  2 Yes, and always allow rm  3 No
+            MESSAGES
+            12:00:01 00000001  Ann -> web-02: The parser is done.
+
+            1-9 answer  n next  Enter attach  m send  ? help  q quit
+        "#]],
+    );
+    model.act(Action::Stop);
+    assert_eq!(rows(&buffer(&model, 60, 14))[13], "stop web-04? y stops it, other keys do not");
+    model.act(Action::Back);
+    model.act(Action::HideAway);
+    assert!(rows(&buffer(&model, 60, 14)).contains(&"1 away, hidden (H shows them)".to_owned()));
+}
+
+/// A foreground that the terminal may also have as its background would not be readable.
+#[test]
+fn reversed_row_has_the_colours_of_the_terminal() {
+    let mut model = model(80, 24, true);
+    model.update(Update::Messages(vec![message(4, OPERATOR, "green")]));
+    let check = |model: &Model, count| {
+        let drawn = buffer(model, 80, 24);
+        let is_reversed = |cell: &&Cell| cell.modifier.contains(Modifier::REVERSED);
+        let reversed: Vec<_> = drawn.content.iter().filter(is_reversed).collect();
+        assert_eq!(reversed.len(), count);
+        for cell in reversed {
+            assert_eq!((cell.fg, cell.bg), (Color::Reset, Color::Reset), "{cell:?}");
+            assert!(!cell.modifier.contains(Modifier::DIM), "{cell:?}");
+        }
+    };
+    for _ in 0..4 {
+        check(&model, 80);
+        model.act(Action::Step(Step::Down));
+    }
+    model.act(Action::SwitchPane);
+    check(&model, 80);
+    let underlined = |cell: &&Cell| cell.modifier.contains(Modifier::UNDERLINED);
+    assert_eq!(buffer(&model, 80, 24).content.iter().filter(underlined).count(), 80);
 }
 
 #[test]
@@ -113,14 +261,14 @@ fn reason_of_the_selected_agent_is_whole() {
         9,
         expect![[r#"
             5 agents, 4 here  2 wait for you  1 dead letter  2 messages for you  /tmp/agent…
-               NAME                  STATE                 FOR  WAITING  WHY
-            !  Cid                   waits for permission  5 s
-            !  Bob                   idle                  5 s  3        3 min: a line is h…
-            Bob: its messages are typed; 3 waiting
-              a line is half typed: send it off
+               NAME         PROGRAM  WHERE       STATE               FOR  MAIL  WHY
+            !  Bob          claude   web (main)  idle                5 s  3     3 min: a li…
+            1 away without mail: Dora
+            Bob: ~/src/web; its messages are typed; 3 waiting
             MESSAGES
+            12:00:02 00000002  Ann -> *: 中文字中文字 and \u{1b}[2J, then \u{202e} right to…
             12:00:03 00000003  Ann -> @operator: long long long long long long long long lo…
-            Enter attach  n next  m send  h hold  i inbox  d dead letters  ? help  q quit
+            Enter attach  n next  m send  h hold  s stop  a new  i inbox  ? help  q quit
         "#]],
     );
 }
@@ -133,13 +281,13 @@ fn screen_of_120_columns() {
         40,
         expect![[r#"
             5 agents, 4 here  2 wait for you  1 dead letter  2 messages for you  /tmp/agent-relay.sock
-               NAME              STATE                 FOR  WAITING  WHY            │ SCREEN of Cid
-            !  Cid               waits for permission  5 s                          │
-            !  Bob               idle                  5 s  3        3 min: a line …│ > run the tests
-               Ann               working, held         5 s                          │   12 passed
-               NNNNNNNNNNNNNNN…  idle                  5 s                          │ ────────────
-               Dora              away                  5 s                          │
-            Cid: its messages are typed                                             │
+               NAME        PROGRAM  WHERE       STATE         FOR  MAIL  WHY        │ SCREEN of Cid
+            !  Cid         claude   web (main)  waits for p…  5 s                   │
+            !  Bob         claude   web (main)  idle          5 s  3     3 min: a l…│ > run the tests
+               Ann         claude   web (main)  working, he…  5 s                   │   12 passed
+               NNNNNNNNN…  claude   web (main)  idle          5 s                   │ ────────────
+            1 away without mail: Dora                                               │
+            Cid: ~/src/web; its messages are typed                                  │
                                                                                     │
             MESSAGES                                                                │
             12:00:01 00000001  Ann -> Bob: The parser is done. Can you take the tes…│
@@ -147,7 +295,7 @@ fn screen_of_120_columns() {
             12:00:03 00000003  Ann -> @operator: long long long long long long long…│
                                                                                     │
             (25 more rows like that)
-            Enter attach  n next  m send  h hold  i inbox  d dead letters  Tab messages  / filter  ? help  q quit
+            Enter attach  n next  m send  h hold  s stop  a new  i inbox  d dead letters  Tab messages  / filter  ? help  q quit
         "#]],
     );
 }
@@ -160,13 +308,13 @@ fn screen_of_200_columns() {
         60,
         expect![[r#"
             5 agents, 4 here  2 wait for you  1 dead letter  2 messages for you  /tmp/agent-relay.sock
-               NAME                      STATE                 FOR  WAITING  WHY                                                    │ SCREEN of Cid
-            !  Cid                       waits for permission  5 s                                                                  │
-            !  Bob                       idle                  5 s  3        3 min: a line is half typed: send it off               │ > run the tests
-               Ann                       working, held         5 s                                                                  │   12 passed
-               NNNNNNNNNNNNNNNNNNNNNNN…  idle                  5 s                                                                  │ ────────────
-               Dora                      away                  5 s                                                                  │
-            Cid: its messages are typed                                                                                             │
+               NAME                      PROGRAM  WHERE       STATE                 FOR  MAIL  WHY                                  │ SCREEN of Cid
+            !  Cid                       claude   web (main)  waits for permission  5 s                                             │
+            !  Bob                       claude   web (main)  idle                  5 s  3     3 min: a line is half typed: send it…│ > run the tests
+               Ann                       claude   web (main)  working, held         5 s                                             │   12 passed
+               NNNNNNNNNNNNNNNNNNNNNNN…  claude   web (main)  idle                  5 s                                             │ ────────────
+            1 away without mail: Dora                                                                                               │
+            Cid: ~/src/web; its messages are typed                                                                                  │
                                                                                                                                     │
             MESSAGES                                                                                                                │
             12:00:01 00000001  Ann -> Bob: The parser is done. Can you take the tests?                                              │
@@ -174,7 +322,7 @@ fn screen_of_200_columns() {
             12:00:03 00000003  Ann -> @operator: long long long long long long long long long long long long long long long long lo…│
                                                                                                                                     │
             (45 more rows like that)
-            Enter attach  n next  m send  h hold  i inbox  d dead letters  Tab messages  / filter  ? help  q quit
+            Enter attach  n next  m send  h hold  s stop  a new  i inbox  d dead letters  Tab messages  / filter  ? help  q quit
         "#]],
     );
 }
@@ -190,7 +338,7 @@ fn screen_of_20_columns() {
             5 agents, 4 here  2…
                NAME      STATE
             !  Cid       waits …
-            !  Bob       idle
+            1 away without mail…
             ? help  q quit
         "#]],
     );
@@ -245,8 +393,12 @@ fn help_and_a_whole_message() {
             Up, Down, j, k    select an agent or a message
             Enter             attach to the agent (Ctrl-\ comes back); read the message
             n                 go to the next agent that waits for you
+            1 to 9            press the choice with that number in the agent's dialog
             m                 send a message to the agent, or to the sender of the message
             h                 hold the agent's messages, or release them
+            s                 stop the agent, after a question
+            a                 start a new agent in the background
+            H                 hide agents that are away, or show those with mail again
             Tab               go to the messages, or back to the agents
             i                 show your inbox, or the conversation again
             t                 take the chosen message out of your inbox
@@ -259,8 +411,6 @@ fn help_and_a_whole_message() {
             ?                 show this
             q, Ctrl-C         quit; the agents run on
             !                 marks an agent that waits for you
-
-            (3 more rows like that)
             Up, Down scroll  Esc back  ? help  q quit
         "#]],
     );
@@ -273,13 +423,13 @@ fn help_and_a_whole_message() {
         12,
         expect![[r#"
             5 agents, 4 here  2 wait for you  1 dead letter  2 messages for you  /tmp/agent…
-               NAME                  STATE                 FOR  WAITING  WHY
-            !  Cid                   waits for permission  5 s
-            !  Bob                   idle                  5 s  3        3 min: a line is h…
-               Ann                   working, held         5 s
-               NNNNNNNNNNNNNNNNNNN…  idle                  5 s
-               Dora                  away                  5 s
-            Cid: its messages are typed
+               NAME         PROGRAM  WHERE       STATE               FOR  MAIL  WHY
+            !  Cid          claude   web (main)  waits for permiss…  5 s
+            !  Bob          claude   web (main)  idle                5 s  3     3 min: a li…
+               Ann          claude   web (main)  working, held       5 s
+               NNNNNNNNNN…  claude   web (main)  idle                5 s
+            1 away without mail: Dora
+            Cid: ~/src/web; its messages are typed
 
             DEAD LETTERS
             12:00:09 00000009  Ann -> Dora: (EXPIRED) are you there?
@@ -325,13 +475,13 @@ fn absent_daemon_is_shown() {
         8,
         expect![[r#"
             not connected, trying again: no daemon at /tmp/x.sock; start one with `agent-re…
-               NAME  STATE  FOR  WAITING  WHY
+               NAME  PROGRAM  WHERE  STATE  FOR  MAIL  WHY
             no agents; start one with `agent-relay claude`
-
             MESSAGES
             no messages yet
 
-            Enter attach  n next  m send  h hold  Tab messages  / filter  ? help  q quit
+            (1 more rows like that)
+            Enter attach  n next  m send  h hold  s stop  a new  ? help  q quit
         "#]],
     );
 }

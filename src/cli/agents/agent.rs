@@ -1,16 +1,17 @@
-//! An agent in the list of `top`.
+//! An agent as people see it, in `agents` and `top`.
 
-use crate::cli::agents::{activity, complete, presence};
+use super::{activity, complete, place::Place, presence};
+use crate::cli::table::Column;
 use protocol::{
     activity::{Activity, ActivitySource},
-    control::AgentState,
+    control::{AgentState, Dialog},
     relay::AgentRow,
     text::escaped,
 };
 
 /// The need of an agent for its person, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Need {
+pub(in crate::cli) enum Need {
     /// The agent waits for the permission to use a tool.
     Permission,
     /// The agent waits for the answer to its question.
@@ -23,37 +24,58 @@ pub(super) enum Need {
 
 /// The place of an agent in the list, by the first field in which two differ.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Rank {
+pub(in crate::cli) struct Rank {
     need: Need,
     is_away: bool,
+    is_idle: bool,
     lower_name: String,
 }
 
+/// The columns of an agent's row. The first marks those that wait for their person.
+pub(in crate::cli) const COLUMNS: [Column; 8] = [
+    Column::whole(" "),
+    Column::cut("NAME", 10),
+    Column::cut("PROGRAM", 8),
+    Column::cut("WHERE", 10),
+    Column::cut("STATE", 18),
+    Column::whole("FOR"),
+    Column::whole("MAIL"),
+    Column::cut("WHY", 12),
+];
+
 /// An agent in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Agent {
-    pub(super) name: String,
-    pub(super) is_here: bool,
+pub(in crate::cli) struct Agent {
+    pub(in crate::cli) name: String,
+    pub(in crate::cli) is_here: bool,
+    /// Whether it is neither here, nor expected back, nor on another machine.
+    pub(in crate::cli) is_away: bool,
+    /// The program that it runs, escaped; empty if it is not known.
+    pub(in crate::cli) program: String,
+    pub(in crate::cli) place: Place,
+    pub(in crate::cli) is_working: bool,
     /// The state in words, escaped.
-    pub(super) state: String,
+    pub(in crate::cli) state: String,
     /// The time since which the agent is in that state, in milliseconds since 1970.
-    pub(super) since: u64,
+    pub(in crate::cli) since: u64,
     /// The number of messages that wait.
-    pub(super) waiting: u64,
+    pub(in crate::cli) waiting: u64,
     /// The time at which the oldest message that waits was accepted, if it is known.
-    pub(super) oldest: Option<u64>,
+    pub(in crate::cli) oldest: Option<u64>,
     /// The way in which the agent gets its messages, in words.
-    pub(super) route: &'static str,
+    pub(in crate::cli) route: &'static str,
     /// The reason why messages wait, escaped, and the time of that report.
-    pub(super) why: Option<(String, Option<u64>)>,
+    pub(in crate::cli) why: Option<(String, Option<u64>)>,
     /// Whether the person holds the agent's messages.
-    pub(super) is_held: bool,
-    pub(super) need: Need,
+    pub(in crate::cli) is_held: bool,
+    pub(in crate::cli) need: Need,
+    /// The dialog in which its CLI asks its person something, if its choices have numbers.
+    pub(in crate::cli) dialog: Option<Dialog>,
 }
 
 impl Agent {
     /// Builds the entry of an agent from the daemon's row and the state of the agent's wrapper.
-    pub(super) fn of(mut row: AgentRow<'_>, wrapper: Option<&AgentState>) -> Self {
+    pub(in crate::cli) fn of(mut row: AgentRow<'_>, wrapper: Option<&AgentState>) -> Self {
         if let Some(wrapper) = wrapper {
             complete(&mut row, wrapper);
         }
@@ -70,15 +92,21 @@ impl Agent {
             None => (presence(&row), row.since),
         };
         let why = row.why.as_deref().filter(|_| row.waiting > 0);
+        let dialog = wrapper.and_then(|wrapper| wrapper.dialog.clone());
         let need = match known {
             Some(Activity::WaitsForPermission) => Need::Permission,
             Some(Activity::AsksPerson) => Need::Answer,
+            _ if dialog.is_some() => Need::Answer,
             _ if why.is_some() && !is_held => Need::Message,
             _ => Need::Nothing,
         };
         Self {
             name: row.name.clone().into_owned(),
             is_here: row.here,
+            is_away: !row.here && !row.reconnecting && row.host.is_none(),
+            program: row.program.as_deref().map(escaped).unwrap_or_default(),
+            place: Place::of(&row),
+            is_working: known == Some(Activity::Working),
             state,
             since,
             waiting: row.waiting,
@@ -87,48 +115,76 @@ impl Agent {
             why: why.map(|why| (escaped(why), row.why_since)),
             is_held,
             need,
+            dialog,
         }
     }
 
+    /// Whether the agent is away and has no mail, so that lists sum it up with others.
+    pub(in crate::cli) fn is_dormant(&self) -> bool {
+        self.is_away && self.waiting == 0
+    }
+
+    /// What keeps the agent from going on, escaped: the question that its CLI asks, or else the
+    /// reason why messages wait.
+    fn reason(&self, now: u64) -> Option<String> {
+        if let Some(dialog) = &self.dialog {
+            return Some(dialog.text.lines().map(escaped).collect::<Vec<_>>().join(" · "));
+        }
+        let (why, since) = self.why.as_ref()?;
+        Some(match since {
+            Some(since) => format!("{}: {why}", age(*since, now)),
+            None => why.clone(),
+        })
+    }
+
     /// Whether the agent waits for its person.
-    pub(super) fn needs_person(&self) -> bool {
+    pub(in crate::cli) fn needs_person(&self) -> bool {
         self.need != Need::Nothing
     }
 
     /// Whether the agent's row contains a text, in any case.
-    pub(super) fn contains(&self, lower: &str) -> bool {
+    pub(in crate::cli) fn contains(&self, lower: &str) -> bool {
+        let shown = [&self.name, &self.program, &self.place.path, &self.place.short, &self.state];
         let why = self.why.as_ref().map(|(why, _)| why);
-        let mut texts = [&self.name, &self.state].into_iter().chain(why);
+        let mut texts = shown.into_iter().chain(why);
         lower.is_empty() || texts.any(|text| text.to_lowercase().contains(lower))
     }
 
-    /// The place in the list: agents that wait for their person first, then those that are here.
-    pub(super) fn rank(&self) -> Rank {
-        Rank { need: self.need, is_away: !self.is_here, lower_name: self.name.to_lowercase() }
+    /// The place in the list: agents that wait for their person first, then those that work, then
+    /// the others that are here.
+    pub(in crate::cli) fn rank(&self) -> Rank {
+        Rank {
+            need: self.need,
+            is_away: !self.is_here,
+            is_idle: !self.is_working,
+            lower_name: self.name.to_lowercase(),
+        }
     }
 
-    /// The cells of the agent's row at a moment.
-    pub(super) fn cells(&self, now: u64) -> Vec<String> {
+    /// The cells of the agent's row at a moment, for [`COLUMNS`].
+    pub(in crate::cli) fn cells(&self, now: u64) -> Vec<String> {
         let mark = if self.needs_person() { "!" } else { "" };
         let held = if self.is_held { ", held" } else { "" };
         let waiting = Some(self.waiting).filter(|count| *count > 0);
-        let why = self.why.as_ref().map(|(why, since)| match since {
-            Some(since) => format!("{}: {why}", age(*since, now)),
-            None => why.clone(),
-        });
         vec![
             mark.to_owned(),
             escaped(&self.name),
+            self.program.clone(),
+            self.place.short.clone(),
             format!("{}{held}", self.state),
             age(self.since, now),
             waiting.map(|count| count.to_string()).unwrap_or_default(),
-            why.unwrap_or_default(),
+            self.reason(now).unwrap_or_default(),
         ]
     }
 
-    /// The way in which the agent gets its messages, and which of them wait.
-    pub(super) fn details(&self, now: u64) -> String {
-        let mut details = format!("{}: {}", escaped(&self.name), self.route);
+    /// The agent's directory, the way in which it gets its messages, and which of them wait.
+    pub(in crate::cli) fn details(&self, now: u64) -> String {
+        let place = match &*self.place.path {
+            "" => String::new(),
+            path => format!("{path}; "),
+        };
+        let mut details = format!("{}: {place}{}", escaped(&self.name), self.route);
         if self.waiting > 0 {
             details.push_str(&format!("; {} waiting", self.waiting));
         }
@@ -139,7 +195,7 @@ impl Agent {
     }
 
     /// Whether the agent's row shows other ages at another moment.
-    pub(super) fn ages_differ(&self, before: u64, now: u64) -> bool {
+    pub(in crate::cli) fn ages_differ(&self, before: u64, now: u64) -> bool {
         let reported = self.why.as_ref().and_then(|(_, since)| *since);
         [Some(self.since), self.oldest, reported]
             .into_iter()
@@ -208,7 +264,8 @@ mod tests {
         let by_hooks = r#","activity":"idle","activity_since":1,"activity_source":"hooks""#;
         assert!(agent(by_hooks, false).details(1).contains("its hooks tell it"));
         let cells = agent(waits, false).cells(62_000);
-        assert_eq!(cells, ["!", "Ann", "here", "1 min", "2", "1 min: a line is\\u{1b} half typed"]);
+        let why = "1 min: a line is\\u{1b} half typed";
+        assert_eq!(cells, ["!", "Ann", "", "", "here", "1 min", "2", why]);
     }
 
     #[test]
