@@ -35,13 +35,15 @@ impl Place {
     }
 
     fn new(path: &Path, home: Option<&Path>, branch: Option<&str>) -> Self {
-        let below_home = home.and_then(|home| path.strip_prefix(home).ok());
-        let path = below_home.map_or_else(|| path.to_owned(), |below| Path::new("~").join(below));
+        let path = match home.and_then(|home| path.strip_prefix(home).ok()) {
+            Some(below) if below.as_os_str().is_empty() => PathBuf::from("~"),
+            Some(below) => Path::new("~").join(below),
+            None => path.to_owned(),
+        };
         let last = path.file_name().unwrap_or(path.as_os_str());
         let branch = branch.map(|branch| format!(" ({})", escaped(branch))).unwrap_or_default();
-        let whole = path.to_string_lossy();
         Self {
-            path: escaped(whole.trim_end_matches(std::path::MAIN_SEPARATOR)),
+            path: escaped(&path.to_string_lossy()),
             short: format!("{}{branch}", escaped(&last.to_string_lossy())),
         }
     }
@@ -87,6 +89,7 @@ mod tests {
         for (path, whole, short) in [
             ("/home/me/src/web", "~/src/web", "web (main)"),
             ("/home/me", "~", "~ (main)"),
+            ("/", "/", "/ (main)"),
             ("/srv/x\u{1b}y", "/srv/x\\u{1b}y", "x\\u{1b}y (main)"),
         ] {
             let place = Place::new(Path::new(path), Some(home), Some("main"));
