@@ -9,6 +9,7 @@ use platform::pty::Size;
 use testkit::{
     model::{Model, Reply},
     sandbox::Sandbox,
+    terminal::Terminal,
     waiting::until,
 };
 
@@ -96,6 +97,54 @@ fn codex_asks_before_it_runs_a_command() {
 #[test]
 fn gemini_asks_before_it_runs_a_command() {
     asks_before_it_runs_a_command(Cli::Gemini);
+}
+
+/// The first choice of each CLI allows the command once.
+fn question_is_answered_from_top(cli: Cli) {
+    let model = Model::start(|asked| match asked.result {
+        None => Reply::new().says("I will run it.").runs("echo ran > made"),
+        Some(_) => Reply::new().says("It has run."),
+    });
+    let sandbox = Sandbox::new();
+    let workspace = Workspace::new(&sandbox, cli, &model, "ann");
+    let mut agent = workspace.wrap("Ann", SIZE, &[]);
+    agent.wait_until_idle();
+    agent.submit("Run it.");
+    agent.terminal.wait_for(cli.permission().0);
+    let mut top = Terminal::command_in(&sandbox, SIZE, &["top"]);
+    top.wait_for("1-9 answer");
+    assert!(!workspace.project().join("made").exists(), "the command ran without permission");
+    top.press("1");
+    agent.terminal.wait_for("It has run.");
+    assert_eq!(std::fs::read_to_string(workspace.project().join("made")).unwrap(), "ran\n");
+    top.wait_until("no question", |text| !text.contains("1-9 answer"));
+    top.press("q");
+    assert_eq!(top.finish(), 0);
+}
+
+#[test]
+fn claude_is_answered_from_top() {
+    question_is_answered_from_top(Cli::Claude);
+}
+
+#[test]
+fn codex_is_answered_from_top() {
+    question_is_answered_from_top(Cli::Codex);
+}
+
+#[test]
+fn gemini_is_answered_from_top() {
+    question_is_answered_from_top(Cli::Gemini);
+}
+
+#[test]
+fn qwen_is_answered_from_top() {
+    question_is_answered_from_top(Cli::Qwen);
+}
+
+#[test]
+fn copilot_is_answered_from_top() {
+    question_is_answered_from_top(Cli::Copilot);
 }
 
 fn works_in_the_wrapper(cli: Cli) {
