@@ -342,11 +342,9 @@ fn run_joined(
     let wrapped = wrapped.as_ref();
     let foreground = Foreground::new(&pty, member_server, settings.recipes, wrapped, accepts);
     let outer_marks = InnerMarks::of_outer_run().filter(|_| settings.attached);
-    let mut screen = settings.screen;
-    if let Some(overlay) = &overlay {
-        show_first_bytes(&mut screen, outer_marks.as_ref(), overlay, size.rows);
-    }
-    let streams = threads::Streams { keys: settings.keys, screen, overlay, record };
+    let (keys, screen) = (settings.keys, settings.screen);
+    let mut streams = threads::Streams { keys, screen, overlay, record };
+    show_first_bytes(&mut streams, outer_marks.as_ref(), size.rows);
     let follow = |format| Follower::start(format, pty.pid(), directory, since_ms);
     let follower = transcript.map(follow).transpose().map_err(WrapError::Terminal)?;
     let key = key_file.key.clone();
@@ -472,7 +470,7 @@ fn now() -> Moment {
 
 /// Returns the keeper of the agent's record, if its command can be started again.
 fn agent_record(settings: &Settings, name: &str, recipe: &str) -> Option<RecordKeeper> {
-    let directory = settings.directory.clone().or_else(|| env::current_dir().ok())?;
+    let directory = about::directory(settings)?.into();
     let (options, conversation) = (settings.options.clone(), settings.conversation.clone());
     let record =
         AgentRecord::new(name, recipe, &settings.command, directory, options, conversation)?;
@@ -499,18 +497,14 @@ fn is_terminal_plain() -> bool {
 }
 
 /// Writes what a person's terminal gets before the command's output.
-fn show_first_bytes(
-    screen: &mut impl Write,
-    outer_marks: Option<&InnerMarks>,
-    overlay: &Overlay,
-    rows: u16,
-) {
+fn show_first_bytes(streams: &mut threads::Streams, outer_marks: Option<&InnerMarks>, rows: u16) {
+    let Some(overlay) = &streams.overlay else { return };
     let mut bytes = outer_marks.map(InnerMarks::begin).unwrap_or_default().into_bytes();
     overlay.begin(&mut bytes);
     if pty::BEGINS_AT_HOME {
         bytes.extend_from_slice(clearing_bytes(rows).as_bytes());
     }
-    let written = screen.write_all(&bytes);
+    let written = streams.screen.write_all(&bytes);
     // The thread that passes on the command's output meets the same error and reports it.
     drop(written.inspect_err(|error| tracing::debug!("the terminal is gone: {error}")));
 }

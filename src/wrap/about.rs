@@ -1,6 +1,6 @@
 //! The program that an agent runs and its directory, as people are told.
 
-use super::{Book, Settings, agents};
+use super::{Book, Settings, agents, texts};
 use platform::process;
 use std::{
     env,
@@ -10,8 +10,7 @@ use std::{
 
 /// Returns the name of an agent CLI, or else the command's file name without its directory.
 pub(super) fn program(command: &[OsString], recipes: &Book) -> Option<String> {
-    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let recipe = recipes.choose(&words, process::SYSTEM, None).name;
+    let recipe = recipes.choose(&texts(command), process::SYSTEM, None).name;
     if agents::named(&recipe).is_some() {
         return Some(recipe);
     }

@@ -134,8 +134,9 @@ impl Source {
 
     fn stop(&self, name: &str) -> Result<String, Failure> {
         let wrapper = wrapped::connect(&self.options, name)?;
-        let ended = wrapper.stop(ANSWER).map_err(|error| explain(name, &error))?;
-        Ok(format!("{} {ended}", escaped(name)))
+        wrapper.begin_to_stop();
+        wrapper.await_end(ANSWER).map_err(|error| explain(name, &error))?;
+        Ok(format!("{} ended", escaped(name)))
     }
 
     /// Runs `agent-relay spawn` with a command line. Returns the first line that it prints.
