@@ -1,6 +1,7 @@
 //! `agents`: the agents that the daemon knows.
 
 mod agent;
+mod context;
 mod here;
 mod paint;
 mod place;
@@ -40,13 +41,15 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
+use terminal::transcript::ContextUse;
 
 /// The longest wait for the answers of all wrappers together.
 const ANSWERS_MS: u64 = 2000;
 
 /// The columns of `--long` after the others.
-const LONG_COLUMNS: [Column; 4] = [
+const LONG_COLUMNS: [Column; 5] = [
     Column::cut("DIRECTORY", 12),
+    Column::optional("CONTEXT"),
     Column::cut("READ FROM", 12),
     Column::optional("IN FLIGHT"),
     Column::optional("TOPICS"),
@@ -152,9 +155,10 @@ struct Shown {
 }
 
 impl Shown {
-    fn new(listed: &Listed<'_>, wrapper: Option<&AgentState>) -> Self {
+    fn new(listed: Listed<'_>, wrapper: Option<&AgentState>) -> Self {
+        let agent = Agent::of(listed.agent.clone(), wrapper);
+        let listed = &Listed { context: agent.context, ..listed };
         let row = &listed.agent;
-        let agent = Agent::of(row.clone(), wrapper);
         let remarks = [
             reason_to_wait(row),
             question(&row.name, listed.dialog.as_ref()),
@@ -248,7 +252,7 @@ fn list(
         let wrapper = wrappers.ask(&agent);
         let listed = Listed::new(agent, wrapper.as_ref());
         if here.is_none_or(|here| here.includes(&listed.agent)) {
-            shown.push(Shown::new(&listed, wrapper.as_ref()));
+            shown.push(Shown::new(listed, wrapper.as_ref()));
         }
         Ok(())
     })?;
@@ -271,6 +275,9 @@ struct Listed<'a> {
     /// The dialog in which the agent's CLI asks its person something, if its choices have numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     dialog: Option<Dialog>,
+    /// How much of its model's context the agent's conversation takes, if its transcript tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<ContextUse>,
 }
 
 impl<'a> Listed<'a> {
@@ -282,7 +289,7 @@ impl<'a> Listed<'a> {
         }
         let AgentState { source, held, no_hooks, dialog, .. } =
             wrapper.cloned().unwrap_or_default();
-        Self { agent, source, held, no_hooks, dialog }
+        Self { agent, source, held, no_hooks, dialog, context: None }
     }
 }
 
@@ -335,6 +342,7 @@ fn long_cells(listed: &Listed<'_>) -> [String; LONG_COLUMNS.len()] {
     let Listed { agent, source, .. } = listed;
     [
         agent.directory.as_deref().map(escaped).unwrap_or_default(),
+        listed.context.map(context::words).unwrap_or_default(),
         read_from(source.as_ref()),
         agent.in_flight.to_string(),
         agent.subscriptions.to_string(),
@@ -463,7 +471,7 @@ mod tests {
     fn agents_away_without_mail_have_one_line() {
         let away = |name: String, waiting| {
             let row = AgentRow { name: name.into(), here: false, waiting, ..ann() };
-            Shown::new(&Listed::new(AgentRow { why: None, ..row }, None), None)
+            Shown::new(Listed::new(AgentRow { why: None, ..row }, None), None)
         };
         let agents: Vec<_> = (0..10).map(|number| away(format!("A{number}"), 0)).collect();
         let agents = [agents, vec![away("Bob".to_owned(), 1)]].concat();

@@ -15,7 +15,7 @@ pub use format::{Format, Home, Leader, Location, ProcessSession, ProjectList};
 pub use reader::Reader;
 
 use crate::foreign_json::elements;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
@@ -53,6 +53,16 @@ impl Record {
         }
         self
     }
+}
+
+/// How much of a model's context a conversation takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ContextUse {
+    /// The tokens of the last request and its answer.
+    pub tokens: u64,
+    /// The most tokens that the model takes, if the transcript states it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
 }
 
 /// A row of a transcript.

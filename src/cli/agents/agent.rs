@@ -1,6 +1,6 @@
 //! An agent as people see it, in `agents` and `top`.
 
-use super::{activity, complete, place::Place, presence};
+use super::{activity, complete, context, place::Place, presence};
 use crate::cli::table::Column;
 use protocol::{
     activity::{Activity, ActivitySource},
@@ -8,6 +8,7 @@ use protocol::{
     relay::AgentRow,
     text::escaped,
 };
+use terminal::transcript::ContextUse;
 
 /// The need of an agent for its person, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,6 +72,8 @@ pub(in crate::cli) struct Agent {
     pub(in crate::cli) need: Need,
     /// The dialog in which its CLI asks its person something, if its choices have numbers.
     pub(in crate::cli) dialog: Option<Dialog>,
+    /// How much of its model's context its conversation takes, if its transcript tells.
+    pub(in crate::cli) context: Option<ContextUse>,
 }
 
 impl Agent {
@@ -93,6 +96,8 @@ impl Agent {
         };
         let why = row.why.as_deref().filter(|_| row.waiting > 0);
         let dialog = wrapper.and_then(|wrapper| wrapper.dialog.clone());
+        let source = wrapper.and_then(|wrapper| wrapper.source.as_ref());
+        let context = context::of(row.program.as_deref().unwrap_or_default(), source);
         let need = match known {
             Some(Activity::WaitsForPermission) => Need::Permission,
             Some(Activity::AsksPerson) => Need::Answer,
@@ -116,6 +121,7 @@ impl Agent {
             is_held,
             need,
             dialog,
+            context,
         }
     }
 
@@ -190,6 +196,9 @@ impl Agent {
         }
         if let Some(oldest) = self.oldest.filter(|_| self.waiting > 0) {
             details.push_str(&format!(", the oldest for {}", age(oldest, now)));
+        }
+        if let Some(context) = self.context {
+            details.push_str(&format!("; context: {}", context::words(context)));
         }
         details
     }

@@ -333,6 +333,7 @@ pub(super) mod tests {
             is_held: false,
             need,
             dialog: None,
+            context: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! The description of one agent CLI's transcripts: how they are parsed, and where they are.
 
-use super::Row;
+use super::{ContextUse, Row};
 use serde::Deserialize;
 use std::{
     fmt,
@@ -24,9 +24,20 @@ pub struct Format {
     /// Reads a line, which is a JSON object. Returns `None` for a line that is not of the agent's
     /// conversation.
     pub(crate) row: fn(&str) -> Option<Row<'_>>,
+    /// Reads a line that tells how much of the model's context the agent's conversation takes.
+    pub(crate) context: Option<fn(&str) -> Option<ContextUse>>,
     /// The lines of an example: a prompt and its reply, with TEXT for the text of both.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) turn: &'static str,
+}
+
+impl Format {
+    /// Returns how much of the model's context the agent's conversation takes, as the last of these
+    /// lines of its transcript that tells so. The first line may be a part of one.
+    #[must_use]
+    pub fn context_in(&self, lines: &str) -> Option<ContextUse> {
+        lines.lines().rev().find_map(self.context?)
+    }
 }
 
 #[cfg(any(test, feature = "testing"))]

@@ -1,6 +1,6 @@
 //! Claude Code's transcripts, from 2.0 on: `projects/<directory>/<session>.jsonl`.
 
-use crate::transcript::{Format, Home, Location, Record, Row, texts};
+use crate::transcript::{ContextUse, Format, Home, Location, Record, Row, texts};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -12,6 +12,7 @@ pub(super) static FORMAT: Format = Format {
     path_of_session: None,
     location: Location::ByProcess,
     row,
+    context: Some(context),
     #[cfg(any(test, feature = "testing"))]
     turn: include_str!("turn.jsonl"),
 };
@@ -65,9 +66,55 @@ fn row(line: &str) -> Option<Row<'_>> {
     Some(Row { id: line.uuid, records })
 }
 
+/// Reads the use of an answer of the model. Those of subagents have a context of their own.
+fn context(line: &str) -> Option<ContextUse> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Line {
+        #[serde(default)]
+        is_sidechain: bool,
+        message: Answer,
+    }
+    #[derive(Deserialize)]
+    struct Answer {
+        usage: Usage,
+    }
+    #[derive(Deserialize)]
+    #[serde(default)]
+    #[derive(Default)]
+    struct Usage {
+        input_tokens: u64,
+        cache_creation_input_tokens: u64,
+        cache_read_input_tokens: u64,
+        output_tokens: u64,
+    }
+    let line: Line = serde_json::from_str(line).ok().filter(|line: &Line| !line.is_sidechain)?;
+    let Usage { input_tokens, cache_creation_input_tokens, cache_read_input_tokens, output_tokens } =
+        line.message.usage;
+    let parts = [cache_creation_input_tokens, cache_read_input_tokens, output_tokens];
+    let tokens = parts.into_iter().fold(input_tokens, u64::saturating_add);
+    // A line that Claude Code itself has written states none.
+    (tokens > 0).then_some(ContextUse { tokens, window: None })
+}
+
 #[cfg(test)]
 mod tests {
     use crate::transcript::tests::check;
+
+    #[test]
+    fn context_is_that_of_the_last_answer() {
+        let answer = |more: &str, read: u64| {
+            format!(
+                r#"{{"isSidechain":false{more},"message":{{"content":[],"usage":{{"input_tokens":4,"cache_creation_input_tokens":20,"cache_read_input_tokens":{read},"output_tokens":6}}}},"type":"assistant"}}"#
+            )
+        };
+        let prompt = r#"{"isSidechain":false,"type":"user","message":{"content":"hello"}}"#;
+        let side = answer("", 900).replace("false", "true");
+        let lines = [&answer("", 70)[9..], &answer("", 170), &side, prompt].join("\n");
+        let read = super::FORMAT.context_in(&lines).unwrap();
+        assert_eq!((read.tokens, read.window), (200, None));
+        assert_eq!(super::FORMAT.context_in(prompt), None);
+    }
 
     #[test]
     fn prompts_replies_and_ends_of_turns_are_read() {

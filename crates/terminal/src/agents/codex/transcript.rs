@@ -1,6 +1,6 @@
 //! Codex's transcripts: `sessions/<year>/<month>/<day>/rollout-*.jsonl`.
 
-use crate::transcript::{Format, Home, Leader, Location, Record, Row, texts};
+use crate::transcript::{ContextUse, Format, Home, Leader, Location, Record, Row, texts};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::{borrow::Cow, path::Path};
@@ -12,6 +12,7 @@ pub(super) static FORMAT: Format = Format {
     path_of_session: None,
     location: Location::ByFirstLine { leader, is_kept_open: true, project_list: None },
     row,
+    context: Some(context),
     #[cfg(any(test, feature = "testing"))]
     turn: include_str!("turn.jsonl"),
 };
@@ -70,6 +71,30 @@ fn row(line: &str) -> Option<Row<'_>> {
     Some(Row { id, records })
 }
 
+/// Reads the use of the last answer of the model.
+fn context(line: &str) -> Option<ContextUse> {
+    #[derive(Deserialize)]
+    struct Line {
+        payload: Count,
+    }
+    #[derive(Deserialize)]
+    struct Count {
+        info: Info,
+    }
+    #[derive(Deserialize)]
+    struct Info {
+        last_token_usage: Usage,
+        model_context_window: Option<u64>,
+    }
+    #[derive(Deserialize)]
+    struct Usage {
+        total_tokens: u64,
+    }
+    let Line { payload: Count { info } } = serde_json::from_str(line).ok()?;
+    let window = info.model_context_window;
+    Some(ContextUse { tokens: info.last_token_usage.total_tokens, window })
+}
+
 /// Reads the first line of a transcript: the working directory, and the source of the conversation.
 /// The source is a word such as `cli`, or an object that says for what purpose an agent began the
 /// conversation.
@@ -108,6 +133,15 @@ fn leader(line: &str, _directory: &Path) -> Leader {
 mod tests {
     use super::*;
     use crate::transcript::tests::check;
+
+    #[test]
+    fn context_is_that_of_the_last_answer() {
+        let lines = r#"{"timestamp":"t","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"total_tokens":900},"last_token_usage":{"input_tokens":100,"total_tokens":110},"model_context_window":258400}}}
+{"timestamp":"t","type":"event_msg","payload":{"type":"token_count","info":null}}
+{"timestamp":"t","type":"event_msg","payload":{"type":"task_complete"}}"#;
+        let read = ContextUse { tokens: 110, window: Some(258_400) };
+        assert_eq!(FORMAT.context_in(lines), Some(read));
+    }
 
     #[test]
     fn prompts_replies_and_ends_of_turns_are_read() {

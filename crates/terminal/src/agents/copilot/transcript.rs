@@ -12,6 +12,7 @@ pub(super) static FORMAT: Format = Format {
     path_of_session: Some(|id| format!("session-state/{id}/events.jsonl")),
     location: Location::ByFirstLine { leader, is_kept_open: false, project_list: None },
     row,
+    context: None,
     #[cfg(any(test, feature = "testing"))]
     turn: include_str!("turn.jsonl"),
 };

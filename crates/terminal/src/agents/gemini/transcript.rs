@@ -1,6 +1,8 @@
 //! Gemini CLI's transcripts: `tmp/<project>/chats/session-*.jsonl`.
 
-use crate::transcript::{Format, Home, Leader, Location, ProjectList, Record, Row, texts};
+use crate::transcript::{
+    ContextUse, Format, Home, Leader, Location, ProjectList, Record, Row, texts,
+};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
@@ -21,6 +23,7 @@ pub(super) static FORMAT: Format = Format {
         project_list: Some(ProjectList { path: "projects.json", folder }),
     },
     row,
+    context: Some(context),
     #[cfg(any(test, feature = "testing"))]
     turn: include_str!("turn.jsonl"),
 };
@@ -50,6 +53,20 @@ fn row(line: &str) -> Option<Row<'_>> {
         _ => return None,
     };
     Some(Row { id: Some(id), records: vec![record] })
+}
+
+/// Reads the use of an answer of the model.
+fn context(line: &str) -> Option<ContextUse> {
+    #[derive(Deserialize)]
+    struct Line {
+        tokens: Tokens,
+    }
+    #[derive(Deserialize)]
+    struct Tokens {
+        total: u64,
+    }
+    let Line { tokens } = serde_json::from_str(line).ok()?;
+    Some(ContextUse { tokens: tokens.total, window: None })
 }
 
 /// Reads the first line of a transcript: the kind of agent, and the hash of the working directory.
@@ -88,6 +105,13 @@ fn folder(file: &[u8], directory: &Path) -> Option<String> {
 mod tests {
     use super::*;
     use crate::transcript::tests::check;
+
+    #[test]
+    fn context_is_that_of_the_last_answer() {
+        let lines = r#"{"id":"1","type":"gemini","content":"x","tokens":{"input":100,"output":10,"total":110}}
+{"id":"2","type":"user","content":"y"}"#;
+        assert_eq!(FORMAT.context_in(lines), Some(ContextUse { tokens: 110, window: None }));
+    }
 
     #[test]
     fn prompts_and_replies_are_read_once() {

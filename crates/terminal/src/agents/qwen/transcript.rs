@@ -15,6 +15,7 @@ pub(super) static FORMAT: Format = Format {
     path_of_session: None,
     location: Location::ByProcess,
     row,
+    context: None,
     #[cfg(any(test, feature = "testing"))]
     turn: include_str!("turn.jsonl"),
 };
