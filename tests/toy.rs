@@ -114,6 +114,7 @@ impl Toy {
             }
             Some("menu") => {
                 self.menu = true;
+                print(CLEAR)?;
                 print("Run the tests?\r\n❯ 1. Yes\r\n  2. No\r\n")?;
             }
             Some("say") => {

@@ -48,6 +48,7 @@ const RECIPE: &str = r#"
 name = "stand-in"
 commands = ["claude", "codex", "my-agent"]
 composer = ["❯ "]
+digits_choose = true
 dialog = ["1. Yes"]
 busy_status = ["^working"]
 "#;

@@ -294,7 +294,7 @@ impl Observer {
     /// Whether the screen shows the effect of all keys, as far as is known.
     pub(super) fn has_shown_keys(&self, now: Moment) -> bool {
         let Times { key, printed, .. } = self.times;
-        key.is_none_or(|at| printed > key || now.since(at) >= KEY_SEEN_MS)
+        key.is_none_or(|at| printed >= key || now.since(at) >= KEY_SEEN_MS)
     }
 
     /// Whether the program of the recipe reads the terminal.
