@@ -532,7 +532,7 @@ fn agent_is_started_and_stopped() {
     top.press("s");
     top.wait_for("stop Bob? y stops it");
     top.press("y");
-    top.wait_for("Bob ended with code ");
+    top.wait_for("Bob ended");
     top.wait_for("1 away without mail: Bob");
     top.press("H");
     top.wait_for("1 away, hidden (H shows them)");
