@@ -224,6 +224,12 @@ fn texts(words: &[OsString]) -> Vec<String> {
     words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
+/// Whether a command runs an agent CLI.
+#[must_use]
+pub(crate) fn is_agent_cli(command: &[OsString], recipes: &Book) -> bool {
+    about::agent_cli(command, recipes).is_some()
+}
+
 /// Returns why our MCP server cannot be handed over to a command; `None` if it can.
 #[must_use]
 pub(crate) fn mcp_obstacle(command: &[OsString], recipes: &Book) -> Option<String> {

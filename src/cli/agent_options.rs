@@ -18,6 +18,7 @@ pub(super) struct AgentOptions<'a> {
     pub(super) grid: bool,
     pub(super) accepts_text: bool,
     pub(super) brief: bool,
+    pub(super) no_brief: bool,
     pub(super) no_hooks: bool,
     pub(super) mcp: bool,
 }
@@ -55,10 +56,14 @@ macro_rules! agent_command {
             #[argh(switch)]
             accepts_text: bool,
 
-            /// tell the agent first how to send messages (see `agent-relay brief`), unless the
-            /// command is a shell or an interpreter
+            /// tell the agent first how to send messages (see `agent-relay brief`), also if the
+            /// command is no known agent CLI; shells and interpreters are told nothing
             #[argh(switch)]
             brief: bool,
+
+            /// tell an agent CLI nothing
+            #[argh(switch)]
+            no_brief: bool,
 
             /// give an agent CLI no hooks for this run: messages only reach it typed
             #[argh(switch)]
@@ -85,6 +90,7 @@ macro_rules! agent_command {
                     grid: self.grid,
                     accepts_text: self.accepts_text,
                     brief: self.brief,
+                    no_brief: self.no_brief,
                     no_hooks: self.no_hooks,
                     mcp: self.mcp,
                 }
@@ -95,20 +101,25 @@ macro_rules! agent_command {
 pub(super) use agent_command;
 
 impl<'a> AgentOptions<'a> {
-    /// Checks what `run` or `spawn`, the `word`, was given: a name, unless one is to be made up,
-    /// and a command.
+    /// Checks what `run` or `spawn`, the `word`, was given: a command, and perhaps a name.
     pub(super) fn named(
         &self,
-        is_made_up: bool,
         command: &[OsString],
         word: &str,
     ) -> Result<Option<&'a str>, Failure> {
-        let hint = format!("name the agent: {word} NAME -- COMMAND");
-        match self.name {
-            _ if command.is_empty() => Err(Failure::usage("no command to run").hint(hint)),
-            None if !is_made_up => Err(Failure::usage("the agent has no name").hint(hint)),
-            name => name.map_or(Ok(()), check_name).map(|()| name),
+        if command.is_empty() {
+            let hint = format!("name the agent: {word} NAME -- COMMAND");
+            return Err(Failure::usage("no command to run").hint(hint));
         }
+        if self.brief && self.no_brief {
+            return Err(Failure::usage("--brief and --no-brief exclude each other"));
+        }
+        self.name.map_or(Ok(()), check_name).map(|()| self.name)
+    }
+
+    /// Whether the agent is told how to send messages: an agent CLI is, unless nobody wants that.
+    pub(super) fn briefs(&self, command: &[OsString], recipes: &Book) -> bool {
+        self.brief || (!self.no_brief && wrap::is_agent_cli(command, recipes))
     }
 
     /// Loads the recipes, and refuses options that do not apply to the command.
@@ -143,6 +154,7 @@ impl<'a> AgentOptions<'a> {
             ("--grid", self.grid),
             ("--accepts-text", self.accepts_text),
             ("--brief", self.brief),
+            ("--no-brief", self.no_brief),
             ("--no-hooks", self.no_hooks),
             ("--mcp", self.mcp),
         ];

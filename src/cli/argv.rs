@@ -221,7 +221,15 @@ impl<'a> Level<'a> {
             if may_be_option && is_option(&word) {
                 self.option(&word, words)?;
             } else if self.takes_name() {
+                let is_cli = agents::named(&word).is_some();
+                let rest: Vec<_> = words.collect();
+                // The name of an agent CLI is the command, except before `--`.
+                if is_cli && rest.first().is_none_or(|next| next != "--") {
+                    let to_run = std::iter::once(word.into()).chain(rest).collect();
+                    return self.end(to_run, is_root);
+                }
                 self.option(NAME, &mut [OsString::from(word)].into_iter())?;
+                return self.read(&mut rest.into_iter(), is_root);
             } else if self.info.commands.is_empty() {
                 self.argument(word, words)?;
             } else if is_root && word == HELP {
@@ -249,14 +257,10 @@ impl<'a> Level<'a> {
         })
     }
 
-    /// The line that runs an agent CLI, with a brief, and with a made-up name unless there is one.
+    /// The line that runs an agent CLI.
     fn run_agent(mut self, mut of_program: Vec<String>, to_run: Vec<OsString>) -> CommandLine {
         of_program.push(RUN.to_owned());
         of_program.append(&mut self.options);
-        let makes_up_name = !self.given.contains(&NAME);
-        let switches = [(MADE_UP_NAME, makes_up_name), (BRIEF, !self.given.contains(&BRIEF))];
-        let switches = switches.into_iter().filter(|(_, is_missing)| *is_missing);
-        of_program.extend(switches.map(|(switch, _)| switch.to_owned()));
         CommandLine { words: of_program, to_run }
     }
 
@@ -445,10 +449,8 @@ pub(super) const HELP: &str = "help";
 /// before the command.
 pub(super) const NAME: &str = "--name";
 
-/// The command that runs an agent, and its switches for an agent CLI that is named without it.
+/// The command that runs an agent.
 pub(super) const RUN: &str = "run";
-const MADE_UP_NAME: &str = "--made-up-name";
-const BRIEF: &str = "--brief";
 
 /// The command that an option belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -742,14 +744,16 @@ mod tests {
 
     #[test]
     fn agent_cli_needs_no_run() {
-        let given = ["run", "--made-up-name", "--brief"];
-        checked(&["claude"], &given, &["claude"]);
-        checked(&["codex", "--json", "-n", "x"], &given, &["codex", "--json", "-n", "x"]);
+        checked(&["claude"], &["run"], &["claude"]);
+        checked(&["codex", "--json", "-n", "x"], &["run"], &["codex", "--json", "-n", "x"]);
         checked(
             &["--home", "/x", "-n", "Ann", "gemini"],
-            &["--home", "/x", "run", "--name", "Ann", "--brief"],
+            &["--home", "/x", "run", "--name", "Ann"],
             &["gemini"],
         );
+        checked(&["spawn", "claude", "--model", "x"], &["spawn"], &["claude", "--model", "x"]);
+        checked(&["run", "--no-brief", "codex"], &["run", "--no-brief"], &["codex"]);
+        checked(&["run", "claude", "--", "bash"], &["run", "--name", "claude"], &["bash"]);
         checked(&["help", "claude"], &["run", "--help"], &[]);
     }
 

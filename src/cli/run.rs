@@ -45,10 +45,11 @@ agent_command! {
         subcommand,
         name = "run",
         help_triggers("--help"),
-        usage = "<agent> [--key-file <file>] [--record <file>] [--inline] [--grid] [--accepts-text] [--brief] [--no-hooks] [--mcp] [--] <command...>",
+        usage = "[<agent>] [--key-file <file>] [--record <file>] [--inline] [--grid] [--accepts-text] [--brief] [--no-brief] [--no-hooks] [--mcp] [--] <command...>",
         example = "agent-relay run Ann -- claude",
-        example = "agent-relay run Ann --brief -- codex",
+        example = "agent-relay run codex",
         example = "agent-relay run --name Bob --record bob.bytes bash -i",
+        note = "Without a name, the agent is named after its directory: run claude.",
         note = "To send, the command prints `->relay:NAME <<<`, a text, and `>>>`. Messages that it receives are typed into it.",
         note = "The exit code is the command's.",
         note = "`agent-relay-wrap extract FILE` prints the messages in a recording."
@@ -58,10 +59,6 @@ agent_command! {
         #[argh(option, arg_name = "file")]
         record: Option<String>,
     } {
-        /// name the agent after its directory
-        #[argh(switch, hidden_help)]
-        made_up_name: bool,
-
         /// run without a terminal, with a log in the home directory, as `spawn` does
         #[argh(switch, hidden_help)]
         detached: bool,
@@ -92,7 +89,7 @@ impl Run {
 
     fn run_here(&self, options: &HomeOptions, command: Vec<OsString>) -> Result<i32, Failure> {
         let shared = self.agent_options();
-        let given = shared.named(self.made_up_name, &command, "run")?;
+        let given = shared.named(&command, "run")?;
         let mut context = context(options)?;
         let made_up = match given {
             Some(_) => None,
@@ -112,6 +109,7 @@ impl Run {
         let starter = Starter::begin(&context, name)?;
         let directory = self.cwd.as_ref().map(PathBuf::from);
         let recipes = shared.recipes_for(&command, directory.as_deref(), &context.home)?;
+        let brief = shared.briefs(&command, &recipes);
         let mcp_command = shared.mcp.then(|| mcp_command(&context.home)).transpose()?;
         let settings = wrap::Settings {
             recipes,
@@ -136,7 +134,7 @@ impl Run {
             grid: shared.grid,
             hook_command: if shared.no_hooks { None } else { Some(own_command(HOOK)?) },
             mcp_command,
-            brief: shared.brief,
+            brief,
             attached,
             keys,
             screen,

@@ -4,6 +4,7 @@ use super::{
     agent_options::agent_command,
     context::context,
     failure::{DONE, Failure, TIMED_OUT},
+    folder_name::FolderName,
     join::endpoint_or_start,
     launch::make_home,
     log::{self, Ended},
@@ -42,9 +43,10 @@ agent_command! {
         subcommand,
         name = "spawn",
         help_triggers("--help"),
-        usage = "<agent> [--key-file <file>] [--cwd <dir>] [--inline] [--grid] [--accepts-text] [--brief] [--no-hooks] [--mcp] [--json] [--] <command...>",
-        example = "agent-relay spawn Bob --brief -- codex",
+        usage = "[<agent>] [--key-file <file>] [--cwd <dir>] [--inline] [--grid] [--accepts-text] [--brief] [--no-brief] [--no-hooks] [--mcp] [--json] [--] <command...>",
+        example = "agent-relay spawn codex",
         example = "agent-relay spawn Bob --cwd ../tests -- claude --continue",
+        note = "Without a name, the agent is named after its directory.",
         note = "`agent-relay attach NAME` shows it, and `agent-relay stop NAME` ends it. logs/NAME.log in the home says how it ended."
     )]
     Spawn {
@@ -70,9 +72,16 @@ impl Spawn {
     /// Runs `command`. Its words are not parsed, and need not be UTF-8.
     pub(super) fn run(self, options: &HomeOptions, command: Vec<OsString>) -> Result<i32, Failure> {
         let shared = self.agent_options();
-        let name = shared.named(false, &command, "spawn")?.unwrap_or_default();
+        let given = shared.named(&command, "spawn")?;
         let directory = self.directory()?;
         let mut context = context(options)?;
+        // The name is this process's until the agent has joined.
+        let made_up = match given {
+            Some(_) => None,
+            None => Some(FolderName::choose(&mut context, &directory)?),
+        };
+        let name =
+            given.or_else(|| made_up.as_ref().map(|made_up| &*made_up.name)).unwrap_or_default();
         let recipes = shared.recipes_for(&command, Some(&directory), &context.home)?;
         if !shared.accepts_text
             && let Some(line) =

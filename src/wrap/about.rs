@@ -10,12 +10,17 @@ use std::{
 
 /// Returns the name of an agent CLI, or else the command's file name without its directory.
 pub(super) fn program(command: &[OsString], recipes: &Book) -> Option<String> {
-    let recipe = recipes.choose(&texts(command), process::SYSTEM, None).name;
-    if agents::named(&recipe).is_some() {
-        return Some(recipe);
+    if let Some(cli) = agent_cli(command, recipes) {
+        return Some(cli);
     }
     let file = Path::new(command.first()?).file_name()?;
     Some(file.to_string_lossy().into_owned())
+}
+
+/// Returns the name of the agent CLI that a command runs, if it runs one.
+pub(super) fn agent_cli(command: &[OsString], recipes: &Book) -> Option<String> {
+    let recipe = recipes.choose(&texts(command), process::SYSTEM, None).name;
+    agents::named(&recipe).map(|_| recipe)
 }
 
 /// Returns the whole path of the command's directory. `None` if this process has none any more.

@@ -246,7 +246,8 @@ impl<'a> Workspace<'a> {
     /// Starts the CLI in the wrapper with other options of `run`.
     pub(crate) fn wrap_with(&self, options: &[&str], size: Size, arguments: &[&str]) -> Agent {
         let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
-        let words = ["run"].iter().chain(options).chain(&["--"]).map(OsString::from);
+        let brief: &[&str] = if options.contains(&"--brief") { &[] } else { &["--no-brief"] };
+        let words = ["run"].iter().chain(options).chain(brief).chain(&["--"]).map(OsString::from);
         self.run([relay.into_os_string()].into_iter().chain(words).collect(), size, arguments)
     }
 
@@ -256,7 +257,7 @@ impl<'a> Workspace<'a> {
     pub(crate) fn spawn(&self, name: &str, size: Size) -> Agent {
         let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
         let mut spawn = self.command(&relay);
-        spawn.args(["spawn", name, "--"]).arg(&self.program);
+        spawn.args(["spawn", name, "--no-brief", "--"]).arg(&self.program);
         let spawned = output(spawn);
         assert!(spawned.status.success(), "{spawned:?}");
         let attach = [relay.as_os_str(), "attach".as_ref(), name.as_ref()];
@@ -295,7 +296,7 @@ impl<'a> Workspace<'a> {
     /// Starts any command in the wrapper, as Ann, with the workspace's environment.
     pub(crate) fn wrap_command(&self, command: &[&OsStr], size: Size) -> Agent {
         let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
-        let words = ["run", "-n", "Ann", "--"].map(OsString::from);
+        let words = ["run", "-n", "Ann", "--no-brief", "--"].map(OsString::from);
         let line = [relay.into_os_string()].into_iter().chain(words);
         self.start_line(&line.chain(command.iter().map(OsString::from)).collect::<Vec<_>>(), size)
     }

@@ -1,6 +1,6 @@
 //! Lists, ids and moments as people see them and type them.
 
-use crate::commands::{DONE, FAILED, err, known, out, run, run_with};
+use crate::commands::{DONE, FAILED, USAGE, err, known, out, run, run_with};
 use platform::pty::Size;
 use serde_json::{Value, json};
 use std::{
@@ -231,6 +231,25 @@ fn run_without_a_message_leaves_no_name() {
     // A name with messages stays its folder's.
     run_claude(&sandbox, &programs, &web, &["--version"]);
     assert!(agents().contains(r#""name":"web""#) && owner.exists());
+}
+
+/// `spawn` names an agent as `run` does, and briefs a known CLI unless nobody wants that.
+#[test]
+fn spawned_agent_is_named_after_its_directory() {
+    let sandbox = Sandbox::new();
+    let directory = sandbox.directory().join("api");
+    fs::create_dir(&directory).unwrap();
+    let codex = directory.join(format!("codex{}", env::consts::EXE_SUFFIX));
+    copy_program(example_program("lines"), &codex);
+    let (directory, codex) = (directory.to_str().unwrap(), codex.to_str().unwrap());
+    for (options, name) in [(&["--brief"][..], "api"), (&["--no-brief"], "api-2")] {
+        let line = [&["spawn", "--json", "--cwd", directory], options, &["--", codex]].concat();
+        let spawned: Value = serde_json::from_slice(&run(&sandbox, &line, DONE).stdout).unwrap();
+        assert_eq!(spawned["name"], name);
+    }
+    run(&sandbox, &["stop", "api", "api-2"], DONE);
+    let both = run(&sandbox, &["spawn", "--brief", "--no-brief", "--", codex], USAGE);
+    assert!(err(&both).contains("--brief and --no-brief exclude each other"), "{both:?}");
 }
 
 #[test]

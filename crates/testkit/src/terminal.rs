@@ -48,6 +48,9 @@ impl Terminal {
         if is_own && !options.contains(&"--accepts-text") {
             line.push("--accepts-text");
         }
+        if !options.contains(&"--brief") {
+            line.push("--no-brief");
+        }
         line.push("--");
         line.extend_from_slice(command);
         Self::run(sandbox, &line)
