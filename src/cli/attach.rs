@@ -39,6 +39,11 @@ pub(super) struct Attach {
 }
 
 impl Attach {
+    /// Attaches to an agent with the usual options.
+    pub(super) fn to(name: String) -> Self {
+        Self { name, view: false, detach_key: DetachKey::default() }
+    }
+
     pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         if !wrap::is_attached() {
             return Err(Failure::failed(

@@ -28,6 +28,15 @@ pub(super) fn read_text(path: Option<&str>, bytes_max: u64) -> Result<String, Fa
     })
 }
 
+/// Asks the person at the terminal a question to which most say yes. Returns whether the answer is
+/// none but yes.
+pub(super) fn agrees(question: &str) -> Result<bool, Failure> {
+    eprint_question(format_args!("{question} [Y/n]"));
+    let mut answer = String::new();
+    let length = io::stdin().read_line(&mut answer).map_err(Failure::because)?;
+    Ok(length > 0 && matches!(answer.trim(), "" | "y" | "Y" | "yes"))
+}
+
 /// Asks the person at the terminal a question. Any other answer than yes fails.
 pub(super) fn confirm(question: &str) -> Result<(), Failure> {
     if !is_terminal(Standard::Input) || !is_terminal(Standard::Error) {

@@ -2,9 +2,10 @@
 
 use super::{
     agent_options::agent_command,
+    attach::Attach,
     context::{context, join_failure},
     failure::{DONE, Failure},
-    folder_name::FolderName,
+    folder_name::{FolderName, folder_of},
     hook::HOOK,
     identity::{joining_key, key_of},
     input,
@@ -14,7 +15,7 @@ use super::{
     program::{AS_AGENT_RELAY, own_program},
     restart::Starter,
     spawn::log_for,
-    wrapped::{RUN_DIRECTORY, last_lines},
+    wrapped::{self, RUN_DIRECTORY, last_lines},
 };
 use crate::wrap::{self, WrapError};
 use argh::{ArgsInfo, FromArgs};
@@ -81,7 +82,10 @@ impl Run {
     /// Runs `command`. Its words are not parsed, and need not be UTF-8.
     pub(super) fn run(self, options: &HomeOptions, command: Vec<OsString>) -> Result<i32, Failure> {
         let Some(name) = self.name.as_deref().filter(|_| self.detached) else {
-            return self.run_here(options, command);
+            return match self.agent_to_attach(options)? {
+                Some(name) => Attach::to(name).run(options),
+                None => self.run_here(options, command),
+            };
         };
         let logging = log::begin(Some(&log::of_agent(&options.home()?, name)))?;
         logging.conclude(self.run_here(options, command))
@@ -157,6 +161,22 @@ impl Run {
             report(name, &outcome.ended, attached);
         }
         Ok(outcome.ended.code)
+    }
+
+    /// Returns the agent that is meant and runs in the background, if the person wants to attach to
+    /// it: the named one, or one of this directory.
+    fn agent_to_attach(&self, options: &HomeOptions) -> Result<Option<String>, Failure> {
+        if self.detached || !wrap::is_attached() {
+            return Ok(None);
+        }
+        let (home, directory) = (options.home()?, current_directory()?);
+        let is_meant = |name: &String| match &self.name {
+            Some(given) => name.eq_ignore_ascii_case(given),
+            None => folder_of(&home, name).is_some_and(|folder| folder == directory),
+        };
+        let Some(name) = wrapped::in_background(&home).find(is_meant) else { return Ok(None) };
+        let question = format!("{} runs in the background; attach to it?", escaped(&name));
+        Ok(input::agrees(&question)?.then_some(name))
     }
 
     /// The person's keys and screen.

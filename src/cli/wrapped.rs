@@ -39,6 +39,17 @@ pub(super) fn connect(options: &HomeOptions, name: &str) -> Result<ControlClient
     })
 }
 
+/// Returns the names of the agents that run and that no terminal shows.
+pub(super) fn in_background(home: &Path) -> impl Iterator<Item = String> {
+    let run_directory = home.join(RUN_DIRECTORY);
+    let is_unseen = move |name: &String| {
+        let wrapper = ControlClient::connect(&run_directory, name);
+        let state = wrapper.and_then(|wrapper| wrapper.request_state(&Request::State, ANSWER));
+        state.is_ok_and(|state| !state.has_terminal && state.attached == 0)
+    };
+    names(&home.join(RUN_DIRECTORY)).into_iter().filter(is_unseen)
+}
+
 fn check_is_person() -> Result<(), Failure> {
     let Some(agent) = agent_around() else { return Ok(()) };
     Err(Failure::failed("this command is for a person at a terminal")

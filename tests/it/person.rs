@@ -609,6 +609,13 @@ fn agent_outlives_its_window() {
     other.press(DETACH);
     other.finish();
     assert_eq!(state(&sandbox, "hold")["attached"], 0);
+    // Whoever runs it once more means this one.
+    let mut again = Terminal::wrap(&sandbox, "Ann", &["true"]);
+    again.wait_for("Ann runs in the background; attach to it? [Y/n]");
+    again.press("\r");
+    again.wait_for("attached to Ann");
+    again.press(DETACH);
+    again.finish();
     step("end");
     until("the log says how it ended", || {
         fs::read_to_string(&log).is_ok_and(|text| text.contains("Ann ended with code 0"))

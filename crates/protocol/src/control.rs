@@ -168,6 +168,9 @@ pub struct AgentState {
     pub connected: bool,
     /// The number of attached terminals, without the wrapper's own.
     pub attached: usize,
+    /// Whether the wrapper has a person's terminal of its own. An older wrapper does not state it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_terminal: bool,
     /// The start of the command, in milliseconds since 1970.
     pub since: u64,
     /// The source from which the agent's messages are read. An older wrapper does not state it.

@@ -148,6 +148,7 @@ impl Driver {
             held: side.held,
             connected: side.connected,
             attached: self.parts.clients.attached(),
+            has_terminal: self.attached,
             source: Some(self.source()),
             no_hooks: self.no_hooks(),
             dialog: self.side.dialog(now()),
