@@ -260,9 +260,26 @@ impl<'a> Workspace<'a> {
         spawn.args(["spawn", name, "--no-brief", "--"]).arg(&self.program);
         let spawned = output(spawn);
         assert!(spawned.status.success(), "{spawned:?}");
+        self.attach(name, size)
+    }
+
+    /// Attaches a terminal to an agent in the background.
+    pub(crate) fn attach(&self, name: &str, size: Size) -> Agent {
+        let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
         let attach = [relay.as_os_str(), "attach".as_ref(), name.as_ref()];
         let terminal = Terminal::start(&attach, &self.env, &self.project(), size);
         Agent { cli: self.cli, terminal }
+    }
+
+    /// Starts an agent again that has ended. Returns what the command prints.
+    #[track_caller]
+    pub(crate) fn restore(&self, name: &str) -> String {
+        let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+        let mut restore = self.command(&relay);
+        restore.args(["restore", name]);
+        let restored = output(restore);
+        assert!(restored.status.success(), "{restored:?}");
+        String::from_utf8(restored.stdout).unwrap()
     }
 
     /// A command in the workspace's environment and project.

@@ -49,6 +49,50 @@ fn spawned_cli_sends_messages(cli: Cli) {
     drop(stop);
 }
 
+/// An agent that has ended goes on in its own conversation.
+fn restored_cli_goes_on(cli: Cli) {
+    let line = relay_line("Bob", "I am here.");
+    let model = Model::start(move |_| Reply::new().says(format!("I tell him.\n\n{line}")));
+    let sandbox = Sandbox::new();
+    let bob = Peer::join(&sandbox, "Bob");
+    let workspace = Workspace::new(&sandbox, cli, &model, "ann");
+    let size = Size { rows: 40, cols: 120 };
+    let agent = workspace.spawn("Ann", size);
+    bob.send("Ann", "Are you there?");
+    assert_eq!(bob.receive_text(&agent), "I am here.");
+    let stop = |name| assert!(sandbox.run(["stop", name]).status.success());
+    stop("Ann");
+    drop(agent);
+    let restored = workspace.restore("Ann");
+    assert!(restored.contains("Ann goes on (process "), "{restored}");
+    let _stop = StopOnDrop(&sandbox);
+    let agent = workspace.attach("Ann", size);
+    agent.terminal.wait_for("Are you there?");
+    agent.wait_until_idle();
+    bob.send("Ann", "And now?");
+    assert_eq!(bob.receive_text(&agent), "I am here.");
+}
+
+#[test]
+fn restored_claude_goes_on() {
+    restored_cli_goes_on(Cli::Claude);
+}
+
+#[test]
+fn restored_codex_goes_on() {
+    restored_cli_goes_on(Cli::Codex);
+}
+
+#[test]
+fn restored_qwen_goes_on() {
+    restored_cli_goes_on(Cli::Qwen);
+}
+
+#[test]
+fn restored_opencode_goes_on() {
+    restored_cli_goes_on(Cli::Opencode);
+}
+
 #[test]
 fn spawned_claude_sends_messages() {
     spawned_cli_sends_messages(Cli::Claude);
