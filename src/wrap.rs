@@ -498,7 +498,7 @@ fn overlays(settings: &Settings, name: &str) -> (Option<Overlay>, Overlay) {
 }
 
 /// Whether the person's terminal has no title, and would show the sequence that sets one as text.
-fn is_terminal_plain() -> bool {
+pub(crate) fn is_terminal_plain() -> bool {
     env::var_os("TERM").is_some_and(|term| term == "dumb" || term == "linux")
 }
 

@@ -90,8 +90,9 @@ impl Top {
         }
         let context = context(options)?;
         let (updates, received) = bounded(UPDATES_MAX);
+        let has_title = context.config.title;
         let source = Source { options: options.clone(), context, updates };
-        let mut top = Running::start(options.clone(), source, received)?;
+        let mut top = Running::start(options.clone(), has_title, source, received)?;
         let result = top.run();
         top.end();
         result
@@ -162,6 +163,8 @@ struct Running {
     /// Ends the thread that receives messages when this is dropped.
     stop: Sender<()>,
     signals: Receiver<()>,
+    /// Whether the terminal's title is this command's.
+    has_title: bool,
     input: Input,
     _listening: stop_signals::Listening,
     /// The agent whose screen was asked for last, and the moment for asking again.
@@ -173,6 +176,7 @@ struct Running {
 impl Running {
     fn start(
         options: HomeOptions,
+        has_title: bool,
         source: Source,
         updates: Receiver<Update>,
     ) -> Result<Self, Failure> {
@@ -195,6 +199,7 @@ impl Running {
         Ok(Self {
             model: Model::new(columns, rows, has_colours, clock::unix_ms()),
             options,
+            has_title,
             updates,
             jobs,
             wake,
@@ -210,7 +215,7 @@ impl Running {
 
     /// Shows the state until the person quits, or this process is asked to stop.
     fn run(&mut self) -> Result<i32, Failure> {
-        let mut screen = Screen::enter().map_err(failed)?;
+        let mut screen = Screen::enter(self.has_title).map_err(failed)?;
         self.input.allow();
         let (mut drawn, mut pause) = (0, 0);
         loop {
@@ -246,7 +251,7 @@ impl Running {
                 Some(Effect::Attach(name)) => {
                     drop(screen);
                     self.attach(&name)?;
-                    screen = Screen::enter().map_err(failed)?;
+                    screen = Screen::enter(self.has_title).map_err(failed)?;
                 }
                 Some(Effect::Order(order)) => self.order(order),
             }

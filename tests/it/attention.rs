@@ -1,8 +1,14 @@
 //! What calls a person to an agent: the title of its terminal, and notices.
 
 use crate::activity::await_activity;
+use serde_json::json;
 use std::fs;
-use testkit::{claude, sandbox::Sandbox, terminal::Terminal, waiting::until};
+use testkit::{
+    claude,
+    sandbox::Sandbox,
+    terminal::{SIZE, Terminal},
+    waiting::until,
+};
 
 /// Reports of a terminal that it has got the focus, or lost it.
 const FOCUSED: &str = "\x1b[I";
@@ -114,4 +120,19 @@ fn message_that_an_agent_prints_for_its_person_calls() {
     terminal.wait_for_bytes("\x1b]777;notify;Agent Relay;Ann has written to you\x07");
     terminal.press("\r");
     terminal.wait_until_end();
+}
+
+#[test]
+fn title_of_top_says_that_an_agent_waits() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let mut top = Terminal::command_in(&sandbox, SIZE, &["top"]);
+    top.wait_for_bytes("\x1b[22;0t\x1b]0;agent-relay top\x07");
+    let asks = json!({"activity": "asks-person", "source": "screen", "for_ms": 0});
+    bob.ask("activity", &asks);
+    top.wait_for_bytes("\x1b]0;! agent-relay top\x07");
+    top.wait_for("Bob");
+    top.press("q");
+    top.wait_until_end();
+    assert_eq!(count(&top, "\x1b[23;0t"), 1);
 }

@@ -148,6 +148,11 @@ impl Agent {
         self.need != Need::Nothing
     }
 
+    /// Whether the agent asks its person something, or for permission.
+    pub(in crate::cli) fn asks_person(&self) -> bool {
+        matches!(self.need, Need::Permission | Need::Answer)
+    }
+
     /// Whether the agent's row contains a text, in any case.
     pub(in crate::cli) fn contains(&self, lower: &str) -> bool {
         let shown = [&self.name, &self.program, &self.place.path, &self.place.short, &self.state];

@@ -157,6 +157,11 @@ impl Model {
         Areas::of(self.columns, self.rows, agents, details.max(asked), self.is_in_messages)
     }
 
+    /// Whether an agent waits for its person.
+    pub(super) fn waits_for_person(&self) -> bool {
+        self.agents.all().iter().any(Agent::asks_person)
+    }
+
     pub(super) fn agents(&self) -> &AgentList {
         &self.agents
     }

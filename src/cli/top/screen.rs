@@ -2,6 +2,7 @@
 //! end, also by a panic.
 
 use super::{model::Model, view};
+use crate::wrap::is_terminal_plain;
 use ratatui::{
     Terminal, TerminalOptions, Viewport,
     backend::CrosstermBackend,
@@ -11,9 +12,10 @@ use ratatui::{
             DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture,
         },
         execute, queue,
+        style::Print,
         terminal::{
             BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
-            LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+            LeaveAlternateScreen, SetTitle, disable_raw_mode, enable_raw_mode,
         },
     },
     layout::Rect,
@@ -26,9 +28,17 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
+use terminal::overlay::{RESTORE_TITLE, SAVE_TITLE};
 
 /// Whether the terminal is in use. The process has one terminal.
 static IS_ENTERED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the terminal has saved its title.
+static HAS_TITLE: AtomicBool = AtomicBool::new(false);
+
+/// The terminal's title, and the one while an agent waits for its person.
+const TITLE: &str = "agent-relay top";
+const TITLE_WAITS: &str = "! agent-relay top";
 
 /// Standard output, which gets nothing more once the terminal is restored: the library would write
 /// to it when it is dropped, and panic if both that and its report of the error fail.
@@ -49,10 +59,13 @@ pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<Output>>,
     /// The area that is drawn on.
     area: Rect,
+    /// The terminal's title; `None` if it is the terminal's own.
+    title: Option<&'static str>,
 }
 
 impl Screen {
-    pub(super) fn enter() -> io::Result<Self> {
+    /// Takes the terminal, and its title if `has_title` is set.
+    pub(super) fn enter(has_title: bool) -> io::Result<Self> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             let report = panic::take_hook();
@@ -62,6 +75,7 @@ impl Screen {
             }));
         });
         IS_ENTERED.store(true, Ordering::SeqCst);
+        HAS_TITLE.store(has_title && !is_terminal_plain(), Ordering::SeqCst);
         let entered = Self::set_up();
         if entered.is_err() {
             restore();
@@ -71,6 +85,11 @@ impl Screen {
 
     fn set_up() -> io::Result<Self> {
         enable_raw_mode()?;
+        let mut title = None;
+        if HAS_TITLE.load(Ordering::SeqCst) {
+            title = Some(TITLE);
+            execute!(io::stdout(), Print(SAVE_TITLE), SetTitle(TITLE))?;
+        }
         execute!(io::stdout(), EnterAlternateScreen, EnableMouseCapture)?;
         // An old console of Windows has no such mode, and pastes as if it were typed.
         drop(execute!(io::stdout(), EnableBracketedPaste));
@@ -80,7 +99,7 @@ impl Screen {
         let area = Rect::ZERO;
         let options = TerminalOptions { viewport: Viewport::Fixed(area) };
         let terminal = Terminal::with_options(CrosstermBackend::new(Output), options)?;
-        Ok(Self { terminal, area })
+        Ok(Self { terminal, area, title })
     }
 
     /// Whether the terminal is still in use: a panic in any thread restores it.
@@ -91,6 +110,11 @@ impl Screen {
     /// Draws the model, all at once in a terminal that can do so.
     pub(super) fn draw(&mut self, model: &Model) -> io::Result<()> {
         queue!(io::stdout(), BeginSynchronizedUpdate)?;
+        let title = if model.waits_for_person() { TITLE_WAITS } else { TITLE };
+        if self.title.is_some_and(|shown| shown != title) {
+            queue!(io::stdout(), SetTitle(title))?;
+            self.title = Some(title);
+        }
         let (columns, rows) = model.size();
         let area = Rect::new(0, 0, columns, rows);
         if self.area != area {
@@ -114,6 +138,9 @@ fn restore() {
     if IS_ENTERED.swap(false, Ordering::SeqCst) {
         drop(execute!(io::stdout(), DisableBracketedPaste));
         drop(execute!(io::stdout(), DisableMouseCapture, LeaveAlternateScreen, Show));
+        if HAS_TITLE.swap(false, Ordering::SeqCst) {
+            drop(execute!(io::stdout(), Print(RESTORE_TITLE)));
+        }
         drop(disable_raw_mode());
     }
 }
