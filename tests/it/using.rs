@@ -3,7 +3,8 @@
 //! A fence `console` has commands behind `$ `, each followed by what it prints. Each section with
 //! such a fence is a recipe, and one test plays its commands in their order, each in a terminal of
 //! 120 columns. Ids, times, and the like may differ from the printed ones, but one id stays one id.
-//! The programs `claude` and `codex` are copies of `toy`.
+//! The programs `claude` and `codex` are copies of `toy`; where conversations go on, `claude` is a
+//! script with hooks.
 
 use crate::{
     commands::{DONE, out, run},
@@ -19,6 +20,7 @@ use std::{
     process::Command,
 };
 use testkit::{
+    claude,
     programs::{copy_program, example_program},
     sandbox::Sandbox,
     terminal::{self, Terminal},
@@ -37,6 +39,9 @@ const UUID_PARTS: [usize; 5] = [8, 4, 4, 4, 12];
 /// The endpoint that the documents show.
 const ENDPOINT: &str = "/tmp/agent-relay.sock";
 
+/// The directory that the documents show as the person's own.
+const PERSON_HOME: &str = "/home/me";
+
 /// The least number of digits of an id on a command line.
 const ID_DIGITS_MIN: usize = 4;
 
@@ -51,6 +56,15 @@ composer = ["❯ "]
 digits_choose = true
 dialog = ["1. Yes"]
 busy_status = ["^working"]
+"#;
+
+/// A script with hooks that begins a turn of its conversation, and runs until it is removed.
+const CLAUDE: &str = r#"
+echo ready
+until "$RELAY" agents "$AGENT_RELAY_AGENT" --json | grep -q '"activity":"working"'; do
+    echo '{"session_id":"c0ffee","prompt":"Work."}' | hook UserPromptSubmit
+done
+while [ -e "$0" ]; do sleep 0.05; done
 "#;
 
 /// A command and what it prints.
@@ -105,6 +119,8 @@ impl Recipe {
         }
         assert_eq!(step.words[0], "agent-relay");
         step.printed = step.printed.replace(ENDPOINT, self.sandbox.endpoint().as_text());
+        let home = self.sandbox.directory().to_str().unwrap();
+        step.printed = step.printed.replace(PERSON_HOME, home);
         let program = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
         let program = program.to_str().unwrap().to_owned();
         let line: Vec<_> = [program].into_iter().chain(step.words[1..].iter().cloned()).collect();
@@ -189,6 +205,28 @@ impl Recipe {
         terminal
     }
 
+    /// Makes `claude` a script whose conversations go on.
+    fn has_conversations(&self) {
+        claude::install_with_hooks(&self.sandbox, CLAUDE);
+        let directory = self.sandbox.directory();
+        for file in ["claude", "package.json"] {
+            fs::rename(directory.join(file), directory.join("programs").join(file)).unwrap();
+        }
+        fs::remove_file(self.sandbox.home().join("recipes.toml")).unwrap();
+    }
+
+    /// Starts Claude Code in a directory, and waits until its conversation is recorded.
+    #[track_caller]
+    fn claude_in(&mut self, directory: &str, name: &str) -> Running {
+        self.steps.push_front(command("agent-relay claude"));
+        let agent = self.start_in(directory);
+        let record = self.sandbox.home().join(format!("agents/{name}.json"));
+        until("the conversation is recorded", || {
+            fs::read_to_string(&record).is_ok_and(|text| text.contains("c0ffee"))
+        });
+        agent
+    }
+
     /// Waits until an agent that was started with its brief has read it, and is idle.
     #[track_caller]
     fn is_briefed(&self, name: &str, agent: &Running) {
@@ -224,10 +262,20 @@ impl Recipe {
         run(&self.sandbox, &["send", "--as", from, to, body], DONE);
     }
 
-    /// Checks that every command has been played.
+    /// Checks that every command has been played. Agents end before the sandbox does, since theirs
+    /// would start another daemon.
     #[track_caller]
-    fn end(self) {
+    fn end(&self) {
         assert!(self.steps.is_empty(), "not played: {:?}", self.steps);
+    }
+}
+
+impl Drop for Recipe {
+    /// Ends the scripts that run as `claude`: a failed test has not stopped those without terminals.
+    fn drop(&mut self) {
+        let program = format!("claude{}", env::consts::EXE_SUFFIX);
+        // A program that runs cannot be removed on Windows, but ends with its terminal there.
+        drop(fs::remove_file(self.sandbox.directory().join("programs").join(program)));
     }
 }
 
@@ -343,7 +391,7 @@ fn is_as_printed(printed: &str, shown: &str, ids: &mut BTreeMap<String, String>)
 fn all_commands_are_played() {
     let source = include_str!("using.rs");
     let headings: BTreeSet<_> = sections().into_iter().map(|(heading, _)| heading).collect();
-    assert!(headings.len() > 11, "{headings:?}");
+    assert!(headings.len() > 16, "{headings:?}");
     for heading in headings {
         assert!(source.contains(&format!("Recipe::of(\"{heading}\")")), "{heading:?}");
     }
@@ -435,6 +483,14 @@ fn agent_asked_for_permission() {
     ann.press("menu\r");
     recipe.is_in_state("Ann", "asks-person");
     recipe.play(DONE);
+    let mut top = recipe.start();
+    recipe.shows(&top);
+    top.terminal.press("1");
+    ann.wait_until("the dialog is over", |screen| !screen.contains("Run the tests?"));
+    top.terminal.press("q");
+    assert_eq!(top.terminal.finish(), DONE);
+    ann.press("menu\r");
+    recipe.is_in_state("Ann", "asks-person");
     let mut attached = recipe.start();
     recipe.shows(&attached);
     attached.terminal.press("1");
@@ -443,6 +499,106 @@ fn agent_asked_for_permission() {
     assert_eq!(attached.terminal.finish(), DONE);
     recipe.play(DONE);
     recipe.end();
+}
+
+#[test]
+fn agent_outlives_its_terminal() {
+    let mut recipe = Recipe::of("I closed an agent's terminal");
+    recipe.has_conversations();
+    let web = recipe.claude_in("web", "web");
+    recipe.is_in_state("web", "working");
+    web.terminal.close_window();
+    let log = recipe.sandbox.home().join("logs/web.log");
+    until("the log tells of it", || {
+        fs::read_to_string(&log).is_ok_and(|text| text.contains("the agent goes on without it"))
+    });
+    recipe.play(DONE);
+    let mut attached = recipe.start();
+    attached.terminal.wait_for("ready");
+    attached.terminal.press("\u{1c}");
+    assert_eq!(attached.terminal.finish(), DONE);
+    run(&recipe.sandbox, &["stop", "web"], DONE);
+    recipe.end();
+}
+
+#[test]
+fn agents_go_on_after_a_reboot() {
+    let mut recipe = Recipe::of("After a reboot");
+    recipe.has_conversations();
+    let agents = [recipe.claude_in("web", "web"), recipe.claude_in("api", "api")];
+    // Dropping a terminal kills the processes in it.
+    drop(agents);
+    until("both are away", || {
+        let cut_off = out(&run(&recipe.sandbox, &["restore"], DONE));
+        ["web", "api"].iter().all(|name| cut_off.contains(name))
+    });
+    recipe.play(DONE);
+    recipe.play(DONE);
+    run(&recipe.sandbox, &["stop", "web", "api"], DONE);
+    recipe.end();
+}
+
+#[test]
+fn day_ends_and_begins() {
+    let mut recipe = Recipe::of("The end of the day");
+    recipe.has_conversations();
+    let _agents = [recipe.claude_in("web", "web"), recipe.claude_in("api", "api")];
+    recipe.play(DONE);
+    recipe.play(DONE);
+    run(&recipe.sandbox, &["stop", "web", "api"], DONE);
+    recipe.end();
+}
+
+#[test]
+fn agent_is_renamed() {
+    let mut recipe = Recipe::of("An agent needs a better name");
+    recipe.has_conversations();
+    let _web = recipe.claude_in("web", "web");
+    let _second = recipe.claude_in("web", "web-2");
+    for _ in 0..3 {
+        recipe.play(DONE);
+    }
+    run(&recipe.sandbox, &["stop", "reviewer"], DONE);
+    recipe.end();
+}
+
+#[test]
+fn conversation_is_found_again() {
+    let mut recipe = Recipe::of("A conversation is to be found again");
+    let mut bob = recipe.agent("Bob");
+    recipe.play(DONE);
+    recipe.is_all_typed();
+    recipe.play(DONE);
+    let asking = recipe.start();
+    bob.wait_for("Which test is slow?");
+    recipe.is_all_typed();
+    bob.press("answer Only parse_large.\r");
+    recipe.finish(asking, DONE);
+    for _ in 0..3 {
+        recipe.play(DONE);
+    }
+    recipe.end();
+}
+
+/// Checks the characters of the texts whose tokens the document counts.
+#[test]
+fn texts_are_as_long_as_their_tokens_say() {
+    let rows = USING.lines().filter(|line| line.starts_with("| the "));
+    let shown: Vec<_> = rows.map(|row| row.split(" | ").nth(1).unwrap()).collect();
+    let sandbox = Sandbox::new();
+    let brief = out(&run(&sandbox, &["brief", "web"], DONE));
+    let bob = Terminal::wrap(&sandbox, "Bob", &[&example_program("lines")]);
+    sandbox.wait_for_agents(&["Bob"]);
+    run(&sandbox, &["send", "--as", "Ann", "Bob", "Hello."], DONE);
+    bob.wait_for("[/relay ");
+    let screen = bob.text();
+    let from = screen.find("[relay ").unwrap();
+    let to = screen.find("[/relay ").unwrap() + "[/relay 7f3a9c]".len();
+    let frame = screen[from..to].replace("Hello.", "");
+    let marks = "->relay:Bob <<<\n>>>";
+    let reply = "->relay:Bob [reply:1a2b3c4d] <<<\n>>>";
+    let measured = [&brief, &*frame, marks, reply].map(|text| text.chars().count().to_string());
+    assert_eq!(shown[..measured.len()], measured);
 }
 
 #[test]
@@ -520,8 +676,6 @@ fn agents_of_two_projects() {
     let api = recipe.start_in("api");
     recipe.is_briefed("api", &api);
     recipe.play(DONE);
-    recipe.play(DONE);
-    recipe.sandbox.join("web-2").leave();
     recipe.play(DONE);
     recipe.end();
 }
