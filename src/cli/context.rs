@@ -76,7 +76,7 @@ pub(super) fn join_failure(settings: &Settings, error: ClientError) -> Failure {
             if fault.has_code(ErrorCode::NameInUse) =>
         {
             Failure::failed(format!("{name} is connected already"))
-                .hint("choose another name, or end the other agent first")
+                .hint(format!("`agent-relay attach {name}` shows it, or choose another name"))
         }
         (ClientError::Ended(Ended::Error(fault)), Mode::Agent(name))
             if fault.has_code(ErrorCode::Unauthorized) =>

@@ -10,6 +10,7 @@ use super::{
     join::join_or_start,
     launch::make_home,
     messages::each_row,
+    print::eprint_line,
     request::{agent_row, call_with},
 };
 use crate::wrap::agent_record;
@@ -74,7 +75,7 @@ impl FolderName {
         let renamed = own.into_iter().map(|name| spelled(&client, name));
         let renamed = renamed.collect::<Result<Vec<_>, _>>()?;
         for name in known.into_iter().chain(renamed).chain(made_up()) {
-            if let Some(chosen) = Self::try_name(&directory, folder, name, &client)? {
+            if let Some(chosen) = Self::try_name(&context.home, folder, name, &client)? {
                 return Ok(chosen);
             }
         }
@@ -82,13 +83,15 @@ impl FolderName {
         Err(failure.hint("name the agent: `agent-relay run NAME -- COMMAND`"))
     }
 
-    /// Returns `None` if the name belongs to another folder or to an agent that is running.
+    /// Returns `None` if the name belongs to another folder, or to an agent that runs or was cut
+    /// off.
     fn try_name(
-        directory: &Path,
+        home: &Path,
         folder: &Path,
         name: String,
         client: &Client,
     ) -> Result<Option<Self>, Failure> {
+        let directory = &home.join(DIRECTORY);
         let file = file_of(directory, &name);
         let path = folder.to_string_lossy();
         let owner = read(&file)?;
@@ -100,6 +103,12 @@ impl FolderName {
             Some(owner) => owner == path && is_connected != Some(true),
         };
         if !is_free {
+            return Ok(None);
+        }
+        if agent_record::is_cut_off(home, &name) {
+            eprint_line(format_args!(
+                "note: {name} was cut off here; `agent-relay restore {name}` lets it go on"
+            ));
             return Ok(None);
         }
         let lock = directory.join(format!("{}.lock", name.to_ascii_lowercase()));

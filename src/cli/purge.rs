@@ -7,6 +7,7 @@ use super::{
     print::{Out, counted, eprint_line},
     request::{call_with, parse},
 };
+use crate::wrap::agent_record;
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
 use protocol::{
@@ -97,6 +98,11 @@ impl Purge {
         let client = join(options)?;
         let request = ForgetRequest { name: self.name };
         call_with(&client, RequestName::Forget, &request)?;
+        // The next agent of that name is another one.
+        agent_record::remove(&options.home()?, &request.name).map_err(|error| {
+            let failure = format!("what `restore` needs of it is still there: {error}");
+            Failure::failed(failure).hint("remove its file in `agents` in the home")
+        })?;
         let mut out = Out::new();
         if self.json {
             out.json("forgotten", &request)?;

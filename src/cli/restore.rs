@@ -19,6 +19,10 @@ use protocol::{calendar::duration, text::escaped};
 use serde::Serialize;
 use std::ffi::OsString;
 
+/// The time for which agents must run to count as started: a CLI that does not find its conversation
+/// ends at once.
+const STARTED_MS: u64 = 2000;
+
 /// The columns of the list.
 const COLUMNS: [Column; 4] = [
     Column::cut("NAME", 12),
@@ -128,13 +132,19 @@ impl Restore {
         Ok(DONE)
     }
 
-    /// Starts the agents, one after the other. Returns the exit code of the first failure.
+    /// Starts the agents, and waits for a while whether they end at once. Returns the exit code of
+    /// the first failure.
     fn start(&self, context: &mut Context, records: &[AgentRecord]) -> Result<i32, Failure> {
         let mut out = Out::new();
         let mut code = DONE;
-        for record in records {
+        let started: Vec<_> = records.iter().map(|record| start(context, record)).collect();
+        let deadline = clock::monotonic_ms() + STARTED_MS;
+        for (record, started) in records.iter().zip(started) {
             let name = &*record.name;
-            let started = start(context, record);
+            let started = started.and_then(|mut started| {
+                started.check_until(name, deadline)?;
+                Ok(started)
+            });
             if self.json {
                 let pid = started.as_ref().ok().and_then(|started| started.pid);
                 let error = started.as_ref().err().and_then(Failure::line);

@@ -91,7 +91,7 @@ impl Spawn {
         }
         let agent =
             Agent { name, directory, options: shared.to_arguments()?, command, restored: None };
-        let Started { pid, log } = agent.start(&mut context)?;
+        let Started { pid, log, .. } = agent.start(&mut context)?;
         let mut out = Out::new();
         if self.json {
             out.json("spawn", &Report { name, pid, log: &log })?;
@@ -136,6 +136,27 @@ pub(super) struct Started {
     pub(super) pid: Option<u32>,
     /// The file with its log.
     pub(super) log: PathBuf,
+    log_end: u64,
+    wrapper: Detached,
+}
+
+impl Started {
+    /// Fails if the agent of this name ends with an error before this moment of the monotonic
+    /// clock.
+    pub(super) fn check_until(&mut self, name: &str, deadline: u64) -> Result<(), Failure> {
+        while self.pid.is_some() {
+            match self.wrapper.exited().map_err(Failure::because)? {
+                Some(DONE) => self.pid = None,
+                Some(code) => {
+                    let ended = Ended::read(&self.log, self.log_end, self.wrapper.pid());
+                    return Err(Failure::failed(explain_end(name, code, &ended)));
+                }
+                None if clock::monotonic_ms() >= deadline => break,
+                None => thread::sleep(POLL_INTERVAL),
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Agent<'_> {
@@ -143,7 +164,7 @@ impl Agent<'_> {
     pub(super) fn start(self, context: &mut Context) -> Result<Started, Failure> {
         let name = self.name;
         if ControlClient::connect(&context.home.join(RUN_DIRECTORY), name).is_ok() {
-            let hint = format!("choose another name, or run `agent-relay stop {name}`");
+            let hint = format!("`agent-relay attach {name}` shows it");
             return Err(Failure::failed(format!("{name} runs already")).hint(hint));
         }
         let endpoint = endpoint_or_start(context)?;
@@ -168,7 +189,7 @@ impl Agent<'_> {
             ));
         }
         let started = await_start(name, context, &mut wrapper, &log, log_end)?;
-        Ok(Started { pid: started.map(|state| state.pid), log })
+        Ok(Started { pid: started.map(|state| state.pid), log, log_end, wrapper })
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct AgentRecord {
     /// The time of the start, in milliseconds since 1970.
     pub(crate) started: u64,
     /// The time at which the CLI ended by itself or was stopped. `None` while the agent runs, and
-    /// after an end that nobody asked for.
+    /// after an end that nobody wanted.
     #[serde(default)]
     pub(crate) ended: Option<u64>,
 }
@@ -79,7 +79,7 @@ impl AgentRecord {
             program: program.clone(),
             arguments: resume.kept(arguments),
             options,
-            conversation,
+            conversation: conversation.or_else(|| resume.conversation(arguments)),
             started: clock::unix_ms(),
             ended: None,
         })
@@ -116,6 +116,11 @@ fn path(home: &Path, name: &str) -> PathBuf {
 /// Whether an agent of this name can be started again.
 pub(crate) fn exists(home: &Path, name: &str) -> bool {
     path(home, name).exists()
+}
+
+/// Whether an agent of this name was cut off, if it does not run.
+pub(crate) fn is_cut_off(home: &Path, name: &str) -> bool {
+    read(&path(home, name)).is_ok_and(|record| record.ended.is_none())
 }
 
 /// Reads all records, in the order of their starts. A file that is no record is left out, with a
@@ -160,7 +165,8 @@ pub(crate) fn remove(home: &Path, name: &str) -> io::Result<()> {
 /// Lets the record of an agent follow it to another name, if there is a record.
 pub(crate) fn rename(home: &Path, before: &str, after: &str) -> io::Result<()> {
     let record = match read(&path(home, before)) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        // A record that an earlier agent of that name has left is not this one's.
+        Err(error) if error.kind() == ErrorKind::NotFound => return remove(home, after),
         record => AgentRecord { name: after.to_owned(), ..record? },
     };
     record.write(home)?;
@@ -179,22 +185,41 @@ fn remove_oldest(home: &Path) -> io::Result<()> {
     remove(home, &oldest.name)
 }
 
+/// The end of an agent's command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// A person has stopped the agent.
+    Stopped,
+    /// The system has ended the wrapper.
+    CutOff,
+    /// The command has ended with this exit code.
+    Exited(i32),
+}
+
 /// Writes an agent's record whenever it changes, on a thread of its own, since the disk may be
 /// slow.
 pub(super) struct RecordKeeper {
     home: PathBuf,
     record: AgentRecord,
+    /// Whether the CLI has taken prompts.
+    takes_prompts: bool,
     /// The thread, once the record is written.
     writer: Option<(Sender<AgentRecord>, JoinHandle<()>)>,
 }
 
 impl RecordKeeper {
     pub(super) fn new(home: PathBuf, record: AgentRecord) -> Self {
-        Self { home, record, writer: None }
+        Self { home, record, takes_prompts: false, writer: None }
     }
 
-    /// Writes the record for the first time, when the CLI takes prompts. A command that only prints
-    /// its version does not replace the record of an earlier agent.
+    /// Notes that the CLI takes prompts, and writes the record for the first time. A command that
+    /// only prints its version does not replace the record of an earlier agent.
+    pub(super) fn take_prompts(&mut self) {
+        self.takes_prompts = true;
+        self.begin();
+    }
+
+    /// Writes the record for the first time.
     pub(super) fn begin(&mut self) {
         if self.writer.is_none() {
             let (versions, to_write) = bounded::<AgentRecord>(WAITING_MAX);
@@ -221,15 +246,21 @@ impl RecordKeeper {
         let session = report.session.as_ref().filter(|_| has_begun);
         if session.is_some_and(|id| self.record.conversation.as_ref() != Some(id)) {
             self.record.conversation = session.cloned();
-            self.begin();
+            self.take_prompts();
             self.write();
         }
     }
 
-    /// Waits until the last version is written. `is_wanted` says whether somebody wanted the end,
-    /// or the CLI itself.
-    pub(super) fn end(mut self, is_wanted: bool) {
+    /// Notes the CLI's end, and waits until that is written.
+    pub(super) fn end(mut self, end: End) {
         let Some((versions, thread)) = self.writer else { return };
+        let is_wanted = match end {
+            End::Stopped => true,
+            End::CutOff => false,
+            End::Exited(0) => true,
+            // The CLI may not have found its conversation, or was killed. 130 is Ctrl-C.
+            End::Exited(code) => self.takes_prompts && (code <= 128 || code == 130),
+        };
         if is_wanted {
             self.record.ended = Some(clock::unix_ms());
             // This fails only after a panic of the thread, which the panic hook reported.
@@ -288,20 +319,43 @@ mod tests {
         assert_eq!(only(), None, "no prompt was submitted");
         keeper.note(&reported(Point::PromptSubmitted, "first"));
         keeper.note(&reported(Point::TurnEnded, "second"));
-        keeper.end(false);
+        keeper.end(End::CutOff);
         let cut_off = only().unwrap();
         assert_eq!((cut_off.ended, cut_off.conversation.as_deref()), (None, Some("second")));
         assert_eq!(cut_off.command(), ["claude", "--resume", "second", "--model", "opus"]);
 
         let mut keeper = RecordKeeper::new(home.0.clone(), record("WEB"));
         keeper.begin();
-        keeper.end(true);
+        keeper.end(End::Stopped);
         let ended = only().unwrap();
         assert_eq!((ended.ended.is_some(), &*ended.name), (true, "WEB"));
         assert_eq!(ended.command(), ["claude", "--model", "opus"]);
         remove(&home.0, "web").unwrap();
         remove(&home.0, "web").unwrap();
         assert_eq!(only(), None);
+    }
+
+    #[test]
+    fn only_a_wanted_end_is_recorded() {
+        let home = Home::new("ended");
+        for (takes_prompts, end, is_wanted) in [
+            (true, End::Exited(0), true),
+            (true, End::Exited(1), true),
+            (true, End::Exited(130), true),
+            (true, End::Exited(137), false),
+            (false, End::Exited(0), true),
+            (false, End::Exited(1), false),
+            (false, End::Stopped, true),
+            (true, End::CutOff, false),
+        ] {
+            let mut keeper = RecordKeeper::new(home.0.clone(), record("Web"));
+            keeper.begin();
+            if takes_prompts {
+                keeper.take_prompts();
+            }
+            keeper.end(end);
+            assert_eq!(is_cut_off(&home.0, "web"), !is_wanted, "{takes_prompts} {end:?}");
+        }
     }
 
     #[test]
@@ -315,6 +369,9 @@ mod tests {
             rename(&home.0, &names()[0], after).unwrap();
             assert_eq!(names(), [after]);
         }
+        // Another agent gets the name.
+        rename(&home.0, "Other", "web").unwrap();
+        assert_eq!(names(), [""; 0]);
     }
 
     #[test]

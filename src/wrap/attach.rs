@@ -146,7 +146,8 @@ struct AttachedTerminal {
 impl AttachedTerminal {
     fn run(mut self) -> Result<Left, ControlError> {
         let Size { rows, cols: columns } = self.size;
-        self.send(&Request::Attach { drive: self.settings.drive, columns, rows });
+        let drive = self.settings.drive;
+        self.send(&Request::Attach { drive, columns, rows, looks: false });
         let left = loop {
             if let Some(left) = self.step().transpose() {
                 break left;

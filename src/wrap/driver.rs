@@ -5,7 +5,7 @@ mod attention;
 mod clients;
 
 use super::{
-    agent_record::RecordKeeper,
+    agent_record::{End, RecordKeeper},
     control::clients::ControlClients,
     end_of_input::EndOfInput,
     foreground::Foreground,
@@ -29,14 +29,14 @@ use crossbeam_channel::{Receiver, never, select};
 use platform::{
     pty::{self, Pty, Size},
     stop_signals::Signal,
-    tty,
+    tty::{self, Standard},
 };
 use protocol::{
     Moment,
     activity::Activity,
     code::NackCode,
     control,
-    name::RELAY,
+    name::{OPERATOR, RELAY},
     payload::{LoopCount, Nack},
     relay::{DeliveryState, ReportRequest, UNREAD},
 };
@@ -235,6 +235,7 @@ impl Driver {
             self.take_inputs();
             self.tick_if_due();
             self.resume_if_due();
+            self.pass_held_key_if_due();
             self.pass_end_of_input_if_due();
             self.serve_clients();
             self.call_person();
@@ -246,7 +247,11 @@ impl Driver {
         let reset = self.reset();
         self.parts.waker.end();
         if let Some(record) = self.parts.agent_record.take() {
-            record.end(!self.is_cut_off);
+            record.end(match self.exit_code {
+                _ if self.is_cut_off => End::CutOff,
+                _ if self.is_ending => End::Stopped,
+                code => End::Exited(code.unwrap_or(1)),
+            });
         }
         let ended = self.end();
         self.await_answers();
@@ -321,9 +326,8 @@ impl Driver {
             },
             recv(keys) -> bytes => match bytes {
                 Ok(bytes) => {
-                    let keys = self.take_focus(bytes);
-                    self.paste.feed(now(), &keys);
-                    self.keys(&keys);
+                    let keys = self.take_focus(&bytes);
+                    self.person_keys(&keys);
                 }
                 Err(_) => {
                     self.channels.keys = never();
@@ -383,6 +387,12 @@ impl Driver {
             self.input(Input::Tick);
             self.take_inputs();
         }
+    }
+
+    /// Types the keys of this terminal.
+    fn person_keys(&mut self, keys: &[u8]) {
+        self.paste.feed(now(), keys);
+        self.keys(keys);
     }
 
     /// Types a person's keys, from this terminal or an attached one.
@@ -536,7 +546,7 @@ impl Driver {
                 if !matches!(doing.activity, Activity::Starting | Activity::Ended)
                     && let Some(record) = &mut self.parts.agent_record
                 {
-                    record.begin();
+                    record.take_prompts();
                 }
                 self.activity.tell(now(), &self.client, doing);
             }
@@ -568,12 +578,15 @@ impl Driver {
     /// Sends the agent's message, as an answer if a question waits for it.
     fn send(&mut self, handle: SendHandle, outgoing: OutgoingMessage, hops: Option<LoopCount>) {
         self.has_messages = true;
-        self.person.sends(handle, &outgoing.to);
+        let is_to_person = outgoing.to == OPERATOR;
         let sent = match self.questions.answer(now(), &outgoing) {
             Some(reply) => self.reply(handle, reply),
             None => message::to_send(outgoing, hops)
                 .and_then(|message| self.client.send(message).map_err(|e| e.to_string()))
-                .map(|id| self.in_flight.add(id, handle)),
+                .map(|id| {
+                    self.in_flight.add(id, handle);
+                    self.person.sent(handle, is_to_person);
+                }),
         };
         if let Err(why) = sent {
             let (handle, cause) = (Some(handle), FailureCause::Unsent);
@@ -619,6 +632,11 @@ impl Driver {
 
     fn signal(&mut self, signal: Signal) {
         match signal {
+            // The signal may come from a person, and not from a terminal that is gone.
+            Signal::HangUp if self.attached && tty::is_terminal(Standard::Input) => {
+                self.is_cut_off = true;
+                self.end_command(GRACE_STOP);
+            }
             Signal::HangUp => self.hang_up(),
             Signal::Stop => {
                 self.is_cut_off = true;

@@ -24,6 +24,11 @@ impl Notifier {
         Self { notify, commands: None }
     }
 
+    /// Whether the person wants notices.
+    pub(super) fn is_on(&self) -> bool {
+        self.notify != Notify::Off
+    }
+
     /// Notifies the person of what has happened to the agent of this name. Returns the bytes that
     /// the person's terminal gets, if it gets some.
     pub(super) fn notify(&mut self, name: &str, notice: Notice) -> Option<Vec<u8>> {

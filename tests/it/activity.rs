@@ -1,6 +1,7 @@
 //! Activities of agents, as commands show it and wait for it.
 
 use crate::wrap::send;
+use platform::clock;
 use serde_json::{Value, json};
 use std::{fs, process::Output};
 use testkit::{
@@ -115,6 +116,15 @@ step question; report PreToolUse stop; printf '\n❯ 1. Red\n  2. Blue\n'
 step stop; report Stop end; printf '\033[2J\033[H'
 step end
 "#;
+
+/// Waits until Ann's activity is so many milliseconds old.
+#[track_caller]
+pub(crate) fn await_age(sandbox: &Sandbox, ms: u64) {
+    until("the activity lasts", || {
+        let since = ann(sandbox)["activity_since"].as_u64();
+        since.is_some_and(|since| clock::unix_ms().saturating_sub(since) >= ms)
+    });
+}
 
 fn ann(sandbox: &Sandbox) -> Value {
     let listed = sandbox.run(["agents", "--json"]).stdout;

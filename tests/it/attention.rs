@@ -1,6 +1,6 @@
 //! What calls a person to an agent: the title of its terminal, and notices.
 
-use crate::activity::await_activity;
+use crate::activity::{await_activity, await_age};
 use serde_json::json;
 use std::fs;
 use testkit::{
@@ -25,7 +25,10 @@ step prompt; report UserPromptSubmit permission
 step permission; report PermissionRequest allowed; printf '\n❯ 1. Yes\n  2. No\n'
 step allowed; report PostToolUse stop; printf '\033[2J\033[Hallowed\n'
 step stop; report Stop end; printf '\033[2J\033[H'
-step end
+until [ -e end ]; do
+    if [ -e write ]; then rm write; "$RELAY" send @operator Hello.; fi
+    sleep 0.05
+done
 "#;
 
 fn step(sandbox: &Sandbox, name: &str) {
@@ -51,7 +54,7 @@ fn title_shows_state_and_name_and_unseen_agents_call() {
     terminal.wait_for_bytes(&title("! "));
     terminal.wait_for_bytes("\x1b]9;Ann waits for permission\x07");
     step(&sandbox, "allowed");
-    until("the title shows work", || count(&terminal, &title("• ")) == 2);
+    until("the title shows work", || count(&terminal, &title("• ")) >= 2);
     step(&sandbox, "stop");
     terminal.wait_for_bytes("\x1b]9;Ann has finished\x07");
     terminal.wait_for_bytes(&title("✓ "));
@@ -80,10 +83,18 @@ fn agent_that_its_person_looks_at_calls_nobody() {
     ] {
         step(&sandbox, name);
         await_activity(&sandbox, activity);
+        if activity != "working" {
+            // By then, a notice would have come.
+            await_age(&sandbox, 4000);
+        }
     }
+    // The next notice comes, and none came before it.
+    terminal.press(UNFOCUSED);
+    step(&sandbox, "write");
+    terminal.wait_for_bytes("\x1b]9;Ann has written to you\x07");
     step(&sandbox, "end");
     terminal.wait_until_end();
-    assert_eq!(count(&terminal, "\x1b]9;"), 0);
+    assert_eq!(count(&terminal, "\x1b]9;"), 1);
     let titles = [count(&terminal, "\x1b]0;"), count(&terminal, "\x1b]0;fix tests\x07")];
     assert_eq!(titles, [1, 1]);
 }
@@ -115,8 +126,8 @@ fn message_that_an_agent_prints_for_its_person_calls() {
     let script = r#"echo ready; read go; printf '%srelay:@operator <<<\nHello.\n>>>\n' '->'; echo done; read end"#;
     let mut terminal = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", script]);
     terminal.wait_for("ready");
-    terminal.press("\r");
     terminal.press(UNFOCUSED);
+    terminal.press("\r");
     terminal.wait_for_bytes("\x1b]777;notify;Agent Relay;Ann has written to you\x07");
     terminal.press("\r");
     terminal.wait_until_end();

@@ -187,7 +187,7 @@ fn viewer_changes_nothing() {
     // A client that attaches as a viewer and nevertheless sends keys is refused.
     let _ann = self::ann(&sandbox);
     let visitor = Visitor::new(&sandbox);
-    visitor.ask(&Request::Attach { drive: false, columns: 80, rows: 24 });
+    visitor.ask(&Request::Attach { drive: false, columns: 80, rows: 24, looks: false });
     visitor.ask(&Request::Keys { bytes: Bytes(b"x".to_vec()) });
     let answers = visitor.read_until(|answer| matches!(answer, Answer::Error { .. }));
     let last = answers.last().unwrap();
@@ -300,7 +300,7 @@ fn stalled_attach_client_delays_no_other_and_gets_a_snapshot_later() {
     let mut ann = ann(&sandbox);
     let slow = Visitor::new(&sandbox);
     let Size { rows, cols: columns } = SIZE;
-    slow.ask(&Request::Attach { drive: true, columns, rows });
+    slow.ask(&Request::Attach { drive: true, columns, rows, looks: false });
     until("it is attached", || state(&sandbox, "release")["attached"] == 1);
     ann.press("for n in $(seq 1 100000); do echo line $n; done; echo all of it\r");
     ann.wait_for("\nline 100000\nall of it\n$");
@@ -737,7 +737,7 @@ fn invalid_request_ends_only_its_own_connection() {
     // The numbers of viewers and of connections are limited.
     let view = || {
         let visitor = Visitor::new(&sandbox);
-        visitor.ask(&Request::Attach { drive: false, columns: 80, rows: 24 });
+        visitor.ask(&Request::Attach { drive: false, columns: 80, rows: 24, looks: false });
         visitor
     };
     let seated: Vec<_> = (0..8).map(|_| view()).collect();

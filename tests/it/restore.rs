@@ -105,36 +105,50 @@ fn killed_agent_goes_on_in_its_own_conversation_with_its_mail() {
     run(&sandbox, &["stop", "Eve"]);
 }
 
+/// Writes the record of an agent that was cut off.
+fn record(sandbox: &Sandbox, name: &str, program: &str, directory: &str, started: u64) {
+    let folder = sandbox.home().join("agents");
+    platform::paths::make_private_dir(&folder).unwrap();
+    let record = serde_json::json!({
+        "name": name, "cli": "claude", "directory": directory, "program": program,
+        "arguments": [], "options": [], "started": started,
+    });
+    fs::write(folder.join(format!("{}.json", name.to_lowercase())), record.to_string()).unwrap();
+}
+
 #[test]
 fn command_that_only_prints_its_version_replaces_no_record() {
     let sandbox = Sandbox::new();
     let program = claude::install_with_hooks(&sandbox, "echo 2.1.330");
-    fs::create_dir(sandbox.home().join("agents")).unwrap();
-    run(&sandbox, &["spawn", "Ann", "--", &program, "--version"]);
-    assert!(run(&sandbox, &["restore"]).contains("no agent was cut off"));
     let unknown = sandbox.run(["restore", "Ann"]);
     let why = String::from_utf8_lossy(&unknown.stderr).into_owned();
-    assert_eq!(
-        (unknown.status.code(), why.contains("nothing is recorded of Ann")),
-        (Some(1), true)
-    );
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(why.contains("nothing is recorded of Ann"), "{why}");
+    record(&sandbox, "Ann", &program, sandbox.directory().to_str().unwrap(), 1);
+    run(&sandbox, &["spawn", "Ann", "--", &program, "--version"]);
+    assert!(run(&sandbox, &["restore"]).contains("Ann"));
+    run(&sandbox, &["purge", "Ann", "--forget"]);
+    assert!(run(&sandbox, &["restore"]).contains("no agent was cut off"));
+}
+
+#[test]
+fn agent_that_ends_at_once_is_not_restored() {
+    let sandbox = Sandbox::new();
+    let program = claude::install_with_hooks(&sandbox, "echo No conversation; exit 3");
+    record(&sandbox, "Ann", &program, sandbox.directory().to_str().unwrap(), 1);
+    let restored = sandbox.run(["restore", "--all"]);
+    let why = String::from_utf8_lossy(&restored.stderr).into_owned();
+    assert!(why.contains("Ann ended at once, with code 3"), "{why}");
+    assert_eq!((restored.status.code(), &restored.stdout[..]), (Some(1), &b""[..]));
+    assert!(run(&sandbox, &["restore"]).contains("Ann"), "it can be tried once more");
 }
 
 #[test]
 fn agent_whose_directory_is_gone_is_named_and_others_are_started() {
     let sandbox = Sandbox::new();
     let program = claude::install_with_hooks(&sandbox, CLAUDE);
-    let home = sandbox.home().join("agents");
-    platform::paths::make_private_dir(&home).unwrap();
-    let record = |name: &str, directory: &str, started: u64| {
-        let record = serde_json::json!({
-            "name": name, "cli": "claude", "directory": directory, "program": program,
-            "arguments": [], "options": [], "started": started,
-        });
-        fs::write(home.join(format!("{}.json", name.to_lowercase())), record.to_string()).unwrap();
-    };
-    record("Gone", "/nowhere/at/all", 1);
-    record("Ann", sandbox.directory().to_str().unwrap(), 2);
+    record(&sandbox, "Gone", &program, "/nowhere/at/all", 1);
+    record(&sandbox, "Ann", &program, sandbox.directory().to_str().unwrap(), 2);
     let restored = sandbox.run(["restore", "--all"]);
     let why = String::from_utf8_lossy(&restored.stderr).into_owned();
     assert!(why.contains("Gone ran in /nowhere/at/all, which is gone"), "{why}");

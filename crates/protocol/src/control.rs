@@ -33,6 +33,9 @@ pub enum Request {
         columns: u16,
         /// The rows of the attached terminal.
         rows: u16,
+        /// Whether this is only a look, and no terminal shows the agent.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        looks: bool,
     },
     /// Passes on keys that the person pressed.
     Keys {
@@ -373,7 +376,7 @@ mod tests {
 
     #[test]
     fn requests_are_objects_with_a_type() {
-        let attach = Request::Attach { drive: true, columns: 100, rows: 30 };
+        let attach = Request::Attach { drive: true, columns: 100, rows: 30, looks: false };
         assert_request(&attach, r#"{"type":"ATTACH","drive":true,"columns":100,"rows":30}"#);
         let bytes = Bytes(b"\x1b\xff".to_vec());
         assert_request(&Request::Keys { bytes }, r#"{"type":"KEYS","bytes":"G/8="}"#);

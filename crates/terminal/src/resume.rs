@@ -10,6 +10,8 @@ pub struct Resume {
     pub(crate) with_values: Words,
     /// Options that are for one start only: they choose a conversation, or give its first prompt.
     pub(crate) left_out: Words,
+    /// The words before the id of a conversation that is resumed.
+    pub(crate) resuming: Words,
     /// Returns the arguments that resume the conversation with this id.
     pub(crate) arguments: fn(id: &str) -> Vec<String>,
 }
@@ -41,6 +43,19 @@ impl Resume {
         kept
     }
 
+    /// Returns the id of the conversation that these arguments resume, if they have one.
+    #[must_use]
+    pub fn conversation(&self, arguments: &[String]) -> Option<String> {
+        let mut before = "";
+        arguments.iter().take_while(|word| *word != "--").find_map(|word| {
+            let (option, id) = match word.split_once('=') {
+                Some((option, id)) => (option, id),
+                None => (std::mem::replace(&mut before, word), &**word),
+            };
+            (self.resuming.contains(option) && is_session(id)).then(|| id.to_owned())
+        })
+    }
+
     /// Returns the arguments for a start that resumes a conversation, or begins one if no valid id
     /// is known.
     #[must_use]
@@ -67,8 +82,29 @@ mod tests {
         let words: Vec<_> = arguments.split(' ').map(str::to_owned).collect();
         let kept = resume.kept(&words);
         assert_eq!(resume.start(&kept, None), kept);
-        assert_eq!(resume.start(&kept, Some("no id")), kept);
+        for wrong in ["no id", "--dangerously-skip-permissions", "-", ""] {
+            assert_eq!(resume.start(&kept, Some(wrong)), kept);
+        }
         resume.start(&kept, Some("id")).join(" ")
+    }
+
+    #[test]
+    fn conversation_that_the_person_resumes_is_known() {
+        for (agent, arguments, id) in [
+            ("claude", "--model m --resume a-1", Some("a-1")),
+            ("claude", "--resume=a-1", Some("a-1")),
+            ("claude", "-r --model m", None),
+            ("claude", "--model a-1", None),
+            ("codex", "resume a-1 -m o3", Some("a-1")),
+            ("codex", "resume --last", None),
+            ("gemini", "-- --resume a-1", None),
+            ("opencode", "-s ses_1", Some("ses_1")),
+            ("copilot", "--resume=a-1", Some("a-1")),
+        ] {
+            let words: Vec<_> = arguments.split(' ').map(str::to_owned).collect();
+            let resume = agents::named(agent).unwrap().resume.unwrap();
+            assert_eq!(resume.conversation(&words).as_deref(), id, "{agent} {arguments}");
+        }
     }
 
     #[test]

@@ -82,7 +82,7 @@ fn requests(bytes: &[u8]) -> [Request; 8] {
         session: (rows % 2 == 1).then(|| text.clone()),
     };
     [
-        Request::Attach { drive: columns % 2 == 1, columns, rows },
+        Request::Attach { drive: columns % 2 == 1, columns, rows, looks: rows % 2 == 1 },
         Request::Resize { columns, rows },
         Request::Keys { bytes: Bytes(bytes.to_vec()) },
         Request::Hook { key: key.clone(), report },

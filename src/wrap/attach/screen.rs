@@ -17,7 +17,7 @@ pub(crate) fn screen(
     timeout: Duration,
 ) -> Result<Vec<String>, ControlError> {
     let Size { rows, cols: columns } = size;
-    let request = Request::Attach { drive: false, columns, rows };
+    let request = Request::Attach { drive: false, columns, rows, looks: true };
     match control.request(&request, timeout)? {
         Answer::Screen { columns, rows, bytes } => {
             let mut screen = Screen::new(columns.into(), rows.into());

@@ -113,9 +113,10 @@ impl ControlClients {
         })
     }
 
-    /// Counts attached terminals.
+    /// Counts attached terminals. A look at the screen is none.
     pub(in crate::wrap) fn attached(&self) -> usize {
-        self.clients.values().filter(|client| client.attachment.is_some()).count()
+        let attachments = self.clients.values().filter_map(|client| client.attachment.as_ref());
+        attachments.filter(|attachment| !attachment.looks).count()
     }
 
     /// Handles an event. Returns what the driver has to do.
@@ -131,7 +132,9 @@ impl ControlClients {
             }
             ClientEvent::Connected(_) => {}
             ClientEvent::Requested(request) => {
-                let (attached, size) = (self.attached(), self.size);
+                let attached =
+                    self.clients.values().filter(|client| client.attachment.is_some()).count();
+                let size = self.size;
                 let client = self.clients.get_mut(&id)?;
                 client.requested_at = now;
                 return match client.handle(now, request, attached, &self.key)? {
@@ -312,6 +315,8 @@ struct Attachment {
     size: Size,
     /// Finds the person's keys; `None` for a terminal that only views.
     keystrokes: Option<KeystrokeFilter>,
+    /// Whether the client only looks, and no terminal shows the agent.
+    looks: bool,
 }
 
 impl Client {
@@ -354,10 +359,10 @@ impl Client {
             Request::Attach { .. } if self.attachment.is_none() && attached >= ATTACHED_MAX => {
                 self.refuse(format!("{attached} terminals show it already: detach one of them"))
             }
-            Request::Attach { drive, columns, rows } => {
+            Request::Attach { drive, columns, rows, looks } => {
                 let size = Size { rows, cols: columns };
                 let keystrokes = drive.then(KeystrokeFilter::default);
-                self.attachment = Some(Attachment { size, keystrokes });
+                self.attachment = Some(Attachment { size, keystrokes, looks });
                 self.needs_snapshot = true;
                 drive.then_some(Action::Resize(clamp(size)))
             }

@@ -3,8 +3,8 @@
 use super::{Driver, now};
 use crate::wrap::threads::Addition;
 use crossbeam_channel::Sender;
-use protocol::{Moment, activity::Activity, name::OPERATOR};
-use std::collections::BTreeSet;
+use protocol::{Moment, activity::Activity};
+use std::{collections::BTreeSet, mem};
 use terminal::{
     SendHandle,
     attention::{Attention, Notice},
@@ -14,6 +14,10 @@ use terminal::{
 /// The reports of a terminal that it has got the focus, or lost it.
 const FOCUSED: &[u8] = b"\x1b[I";
 const UNFOCUSED: &[u8] = b"\x1b[O";
+
+/// The longest time from the first byte of a report to its last. A terminal sends them together,
+/// and a connection may cut them.
+const REPORT_MS: u64 = 50;
 
 /// What the person sees of the agent, and is to be told.
 pub(super) struct PersonWatch {
@@ -26,6 +30,9 @@ pub(super) struct PersonWatch {
     next_sign: Option<Option<Sign>>,
     next_alert: Option<Vec<u8>>,
     is_adding: bool,
+    /// The beginning of what may be a report of the focus, and the moment at which it is a key.
+    held: Vec<u8>,
+    held_until: Option<Moment>,
     /// The agent's messages to its person that the daemon has not answered yet.
     unanswered: BTreeSet<SendHandle>,
 }
@@ -43,6 +50,8 @@ impl PersonWatch {
             next_sign: None,
             next_alert: None,
             is_adding: false,
+            held: Vec::new(),
+            held_until: None,
             unanswered: BTreeSet::new(),
         }
     }
@@ -54,17 +63,16 @@ impl PersonWatch {
     }
 
     pub(super) fn deadline(&self) -> Option<Moment> {
-        self.attention.deadline()
+        [self.attention.deadline(), self.held_until].into_iter().flatten().min()
     }
 
     pub(super) fn does(&mut self, now: Moment, activity: Activity) {
         self.attention.does(now, activity);
     }
 
-    /// Notes a message of the agent's. The client library limits the number of those without an
-    /// answer.
-    pub(super) fn sends(&mut self, handle: SendHandle, to: &str) {
-        if to == OPERATOR {
+    /// Notes a message of the agent's that is in flight: the client library limits their number.
+    pub(super) fn sent(&mut self, handle: SendHandle, is_to_person: bool) {
+        if is_to_person {
             self.unanswered.insert(handle);
         }
     }
@@ -116,8 +124,11 @@ impl Driver {
     }
 
     /// Takes reports of the focus from the terminal's bytes, and returns the rest. If the program
-    /// has asked for these reports, it gets them, too.
-    pub(super) fn take_focus(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+    /// has asked for these reports, it gets them, too; else it must not take the beginning of one
+    /// for the Escape key.
+    pub(super) fn take_focus(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.person.held_until = None;
+        let bytes = [&mem::take(&mut self.person.held), bytes].concat();
         let (mut keys, mut rest) = (Vec::new(), &bytes[..]);
         while let Some(at) = rest.windows(FOCUSED.len()).position(is_focus) {
             let (before, report) = rest.split_at(at);
@@ -126,10 +137,25 @@ impl Driver {
             rest = &report[FOCUSED.len()..];
         }
         keys.extend_from_slice(rest);
+        let passes = self.side.screen().reports_focus();
+        if !passes && self.parts.notifier.is_on() {
+            let begun = [&FOCUSED[..1], &FOCUSED[..2]].into_iter().find(|it| keys.ends_with(it));
+            self.person.held = keys.split_off(keys.len() - begun.map_or(0, <[u8]>::len));
+            self.person.held_until = begun.map(|_| now().plus(REPORT_MS));
+        }
         if !keys.is_empty() {
             self.person.attention.key(now());
         }
-        if self.side.screen().reports_focus() { bytes } else { keys }
+        if passes { bytes } else { keys }
+    }
+
+    /// Passes on what has begun like a report of the focus, and did not go on.
+    pub(super) fn pass_held_key_if_due(&mut self) {
+        if self.person.held_until.take_if(|until| *until <= now()).is_some() {
+            let keys = mem::take(&mut self.person.held);
+            self.person.attention.key(now());
+            self.person_keys(&keys);
+        }
     }
 
     fn notify(&mut self, notice: Notice) {

@@ -76,10 +76,13 @@ fn path(value: &RawValue) -> Option<String> {
     (1..=TRANSCRIPT_BYTES_MAX).contains(&path.len()).then_some(path)
 }
 
-/// Whether a text has the form of a conversation's id.
+/// Whether a text has the form of a conversation's id. An id is never an option: it becomes an
+/// argument of the CLI.
 pub(crate) fn is_session(id: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    !id.is_empty() && id.len() <= SESSION_BYTES_MAX && id.bytes().all(allowed)
+    id.len() <= SESSION_BYTES_MAX
+        && id.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && id.bytes().all(allowed)
 }
 
 /// Finds the whole frames in all texts of a value.

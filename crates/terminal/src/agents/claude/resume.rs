@@ -18,5 +18,6 @@ pub(super) const RESUME: Resume = Resume {
          --file --mcp-config --tools",
     ),
     left_out: Words("--continue --fork-session --from-pr --resume --session-id -c -r"),
+    resuming: Words("--resume -r"),
     arguments: |id| option("--resume", id),
 };

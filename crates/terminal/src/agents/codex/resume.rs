@@ -9,5 +9,6 @@ pub(super) const RESUME: Resume = Resume {
     with_value: super::hooks::WITH_VALUE,
     with_values: Words(""),
     left_out: Words("--all --image --last -i"),
+    resuming: Words("resume"),
     arguments: |id| option("resume", id),
 };

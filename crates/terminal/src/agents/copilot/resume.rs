@@ -6,6 +6,7 @@ pub(super) const RESUME: Resume = Resume {
     with_value: super::hooks::WITH_VALUE,
     with_values: super::hooks::WITH_VALUES,
     left_out: Words("--attachment --connect --continue --interactive --resume --session-id -i -r"),
+    resuming: Words("--resume --session-id -r"),
     // The value of this option may be missing, so it does not stand behind a blank.
     arguments: |id| vec![format!("--resume={id}")],
 };

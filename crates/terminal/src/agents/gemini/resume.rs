@@ -14,5 +14,6 @@ pub(super) const RESUME: Resume = Resume {
         "--admin-policy --allowed-mcp-server-names --allowed-tools --extensions --include-directories --policy -e",
     ),
     left_out: Words("--prompt-interactive --resume --session-file --session-id -i -r"),
+    resuming: Words("--resume -r"),
     arguments: |id| option("--resume", id),
 };

@@ -13,5 +13,6 @@ pub(super) const RESUME: Resume = Resume {
         "--continue --fork-session --openai-api-key --prompt-interactive --resume --session-id -c \
          -i -r",
     ),
+    resuming: Words("--resume -r"),
     arguments: |id| option("--resume", id),
 };
