@@ -841,7 +841,7 @@ fn only_the_dialog_on_the_screen_gets_a_key() {
     assert_eq!(choose(&sandbox, &other, 1).as_deref(), Some(CHANGED));
     assert_eq!(choose(&sandbox, &first, 2), None);
     ann.wait_for_row("2");
-    // The screen still shows it, but a key was pressed since.
-    assert_eq!(dialog(&sandbox), Some(Dialog { typed: first.typed + 1, ..first.clone() }));
+    // The screen still shows it, but a key was pressed in it, which may be answering it.
+    assert_eq!(dialog(&sandbox), None);
     assert_eq!(choose(&sandbox, &first, 2).as_deref(), Some(CHANGED));
 }

@@ -6,6 +6,7 @@
 
 mod act;
 mod adoption;
+mod answered;
 mod brief;
 mod decide;
 mod delivering;
@@ -40,6 +41,7 @@ use super::{
     settings::Settings,
 };
 use act::Text;
+use answered::{Answered, Question};
 use brief::Brief;
 use delivering::Delivering;
 use history::History;
@@ -106,6 +108,7 @@ pub(super) struct Injector {
     loop_guard: LoopGuard,
     hooks: HookRoutes,
     kept_keys: KeptKeys,
+    answered: Answered,
     pub(super) history: History,
     /// The time of the next attempt at an action that becomes possible without any input.
     retry_at: Option<Moment>,
@@ -134,6 +137,7 @@ impl Injector {
             )),
             hooks: HookRoutes::default(),
             kept_keys: KeptKeys::default(),
+            answered: Answered::default(),
             history: History::default(),
             retry_at: None,
             out: Vec::new(),
@@ -265,6 +269,10 @@ impl Injector {
     pub(super) fn printed(&mut self, now: Moment, screen: &Screen) {
         self.retry_at = None;
         self.observer.printed(now, screen, &typed(&self.history, self.text.as_ref()));
+        if self.answered.wants_look() && !screen.synchronizing() {
+            let question = self.question(&Spot::of(screen));
+            self.answered.look(now, question.as_ref());
+        }
     }
 
     /// Notes the program that reads the terminal from now on.
@@ -347,15 +355,18 @@ impl Injector {
     /// Returns the dialog on the screen, if the agent's CLI shows one with numbered choices, and no
     /// text or key is on its way into the terminal.
     pub(super) fn dialog(&self, now: Moment, spot: &Spot) -> Option<Dialog> {
-        let typed = typed(&self.history, self.text.as_ref());
-        let shown = self.observer.shown(spot, &typed);
-        let is_readable =
-            !spot.synchronizing && !self.delivering.has_text() && self.observer.has_shown_keys(now);
-        if !(is_readable && self.observer.shows_choices(&shown)) {
+        let is_readable = !spot.synchronizing && !self.delivering.has_text();
+        if !(is_readable && self.observer.shows_choices(&self.shown(spot))) {
             return None;
         }
-        let (text, choices) = dialog::choices(&spot.without(&typed.frames))?;
+        let question = self.question(spot).filter(|it| !self.answered.is(now, it));
+        let (text, choices) = question?;
         Some(Dialog { text, choices, typed: self.observer.writes.handed_out })
+    }
+
+    /// Returns the text and the choices of the dialog on the screen.
+    fn question(&self, spot: &Spot) -> Option<Question> {
+        dialog::choices(&spot.without(&self.history.frames()))
     }
 
     /// Whether the agent's turn has ended: the agent looks idle, or was silent for a long time.

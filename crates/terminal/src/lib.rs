@@ -220,8 +220,9 @@ impl TerminalSide {
         State { connected: self.is_connected, ..self.injector.state() }
     }
 
-    /// Returns the dialog with numbered choices that the agent's CLI shows to its person. There is
-    /// none from a key until the screen has changed: the dialog may be answered already.
+    /// Returns the dialog with numbered choices that the agent's CLI shows to its person. One in
+    /// which a key was pressed may be answered already: there is none until it has left the screen,
+    /// or ten seconds are over.
     #[must_use]
     pub fn dialog(&self, now: Moment) -> Option<Dialog> {
         self.injector.dialog(now, &Spot::of(self.listener.screen()))

@@ -2,7 +2,10 @@
 //! typed.
 
 use super::{Injector, delivering::Delivering, interference::Interference};
-use crate::{recipe, screen::Screen};
+use crate::{
+    recipe::{self, Spot},
+    screen::Screen,
+};
 use protocol::Moment;
 
 impl Injector {
@@ -14,7 +17,9 @@ impl Injector {
         let pressed = self.observer.line.press(now, bytes, &before, line_feed_breaks);
         let are_kept = !self.kept_keys.is_empty();
         if pressed.any {
-            self.observer.pressed(now, screen);
+            let spot = Spot::of(screen);
+            self.observer.pressed(now, &spot);
+            self.answered.pressed(now, self.question(&spot));
             if let Delivering::Waiting { left, .. } = &mut self.delivering {
                 *left = None;
             }

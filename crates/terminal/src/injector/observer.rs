@@ -23,7 +23,7 @@ use crate::{
 use protocol::{Moment, activity::ActivitySource};
 
 /// The time after which a pressed key counts as having had its effect on the screen.
-const KEY_SEEN_MS: u64 = 10_000;
+pub(super) const KEY_SEEN_MS: u64 = 10_000;
 
 /// The time for which a sign of work must have stood still before the end of the turn, as a hook or
 /// a transcript has stated it, counts more.
@@ -195,9 +195,9 @@ impl Observer {
     }
 
     /// Notes that the person has pressed a key.
-    pub(super) fn pressed(&mut self, now: Moment, screen: &Screen) {
+    pub(super) fn pressed(&mut self, now: Moment, spot: &Spot) {
         self.times.key = Some(now);
-        self.prompts.learn(&self.reader, &Spot::of(screen));
+        self.prompts.learn(&self.reader, spot);
         self.prompts.has_typed = true;
     }
 
@@ -289,12 +289,6 @@ impl Observer {
     /// Whether the agent's CLI shows a dialog to its person in which digits choose.
     pub(super) fn shows_choices(&self, shown: &Shown) -> bool {
         self.recipe.digits_choose && self.is_agents_own() && shown.form == Err(Obstacle::Dialog)
-    }
-
-    /// Whether the screen shows the effect of all keys, as far as is known.
-    pub(super) fn has_shown_keys(&self, now: Moment) -> bool {
-        let Times { key, printed, .. } = self.times;
-        key.is_none_or(|at| printed >= key || now.since(at) >= KEY_SEEN_MS)
     }
 
     /// Whether the program of the recipe reads the terminal.

@@ -385,3 +385,45 @@ fn shell_gets_no_text_at_a_continuation_prompt() {
         20000 ends
     "#]]);
 }
+
+/// A clock moves while the program handles the key. Who pressed the digit again would answer the
+/// next dialog, which nobody has seen.
+#[test]
+fn dialog_that_a_key_was_pressed_in_is_not_shown_again() {
+    check(expect![[r#"
+        run claude
+        begin ready
+        50 prints \e[2J\e[Hls\r\nDo you want to proceed?\r\n❯ 1. Yes\r\n\s\s2. No\r\n\r\n\r\n\r\n12:00
+        2000 dialog
+            2000 asks ls\nDo you want to proceed?: Yes, No
+        2010 keys 1
+            2010 types 1
+        2020 dialog
+            2020 asks nothing
+        2500 prints \r12:01
+        2510 dialog
+            2510 asks nothing
+        2600 prints \e[2J\e[H
+        2610 prints ls\r\nDo you want to proceed?\r\n❯ 1. Yes\r\n\s\s2. No\r\n\r\n\r\n\r\n12:01
+        2620 dialog
+            2620 asks nothing
+        3000 prints \e[H\e[2Krm\e[7B\r12:02
+        3010 dialog
+            3010 asks rm\nDo you want to proceed?: Yes, No
+        3020 keys 1
+            3020 types 1
+        3500 prints \e[2J\e[H❯\s
+        3510 dialog
+            3510 asks nothing
+        6000 prints \e[2J\e[Hrm\r\nDo you want to proceed?\r\n❯ 1. Yes\r\n\s\s2. No\r\n\r\n\r\n\r\n12:05
+        6010 dialog
+            6010 asks rm\nDo you want to proceed?: Yes, No
+        6020 keys 1
+            6020 types 1
+        7000 prints \r12:06
+        16000 dialog
+            16000 asks nothing
+        16100 dialog
+            16100 asks rm\nDo you want to proceed?: Yes, No
+    "#]]);
+}

@@ -47,6 +47,7 @@
 //! 0 reports                         from here on, the transcript shows reports
 //! 0 activity                        from here on, the transcript shows the agent's activity
 //! 0 state                           the transcript shows the terminal side's state
+//! 0 dialog                          the transcript shows the dialog that the person can answer
 //! 0 ends                            nothing happens; time advances until here
 //! ```
 
@@ -343,14 +344,26 @@ impl Player {
             "rejected" => self.input(Input::Rejected { why: rest, is_permanent: false }),
             "rejected-permanently" => self.input(Input::Rejected { why: rest, is_permanent: true }),
             "exits" => self.input(Input::ChildGone),
-            "state" => {
-                let State { waiting, why, typed, .. } = self.side.state();
-                let words = |why: Obstacle| why.words("Ann", self.side.reader().name());
-                let why = why.map_or_else(|| "nothing in the way".to_owned(), words);
-                self.note(&format!("{waiting} waiting, {typed} typed: {why}"));
-            }
+            "state" => self.show_state(),
+            "dialog" => self.show_dialog(),
             "ends" => {}
             verb => panic!("there is no verb {verb}"),
+        }
+    }
+
+    fn show_state(&mut self) {
+        let State { waiting, why, typed, .. } = self.side.state();
+        let words = |why: Obstacle| why.words("Ann", self.side.reader().name());
+        let why = why.map_or_else(|| "nothing in the way".to_owned(), words);
+        self.note(&format!("{waiting} waiting, {typed} typed: {why}"));
+    }
+
+    fn show_dialog(&mut self) {
+        match self.side.dialog(self.now) {
+            Some(Dialog { text, choices, .. }) => {
+                self.note(&format!("asks {}: {}", shown(&text), choices.join(", ")));
+            }
+            None => self.note("asks nothing"),
         }
     }
 
