@@ -14,6 +14,7 @@ mod keys;
 mod layout;
 mod message_list;
 mod model;
+mod question;
 mod screen;
 mod view;
 mod words;

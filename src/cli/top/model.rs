@@ -7,6 +7,7 @@ use super::{
     editor::Editor,
     layout::Areas,
     message_list::{List, Message, MessageList},
+    question::Question,
 };
 use crate::cli::agents::Agent;
 use protocol::{control::Dialog, text::escaped};
@@ -64,6 +65,13 @@ pub(super) enum Mode {
     },
 }
 
+impl Mode {
+    /// Whether the agents and the messages are drawn, and no page in their place.
+    fn draws_panes(&self) -> bool {
+        !matches!(self, Self::Help(_) | Self::Reading(..))
+    }
+}
+
 /// The connection to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Link {
@@ -100,7 +108,8 @@ pub(super) struct Model {
     /// The number of messages that were routed too fast to be shown.
     pub(super) lost: u64,
     is_changed: bool,
-    /// The dialog that was drawn last, and its agent: the one that the person has seen.
+    /// The dialog that the last drawing shows whole, and its agent: the one that the person has
+    /// seen.
     drawn_dialog: Option<(String, Dialog)>,
 }
 
@@ -134,10 +143,19 @@ impl Model {
     pub(super) fn take_changed(&mut self) -> bool {
         let is_changed = std::mem::take(&mut self.is_changed);
         if is_changed {
-            let asks = |agent: &Agent| Some((agent.name.clone(), agent.dialog.clone()?));
-            self.drawn_dialog = self.selected_agent().and_then(asks);
+            let drawn = self.answerable();
+            self.drawn_dialog = drawn.map(|(name, dialog)| (name.to_owned(), dialog.clone()));
         }
         is_changed
+    }
+
+    /// The selected agent and its dialog, if the panes are drawn and have room for the whole
+    /// question: nobody should choose without it.
+    pub(super) fn answerable(&self) -> Option<(&str, &Dialog)> {
+        let agent = self.selected_agent().filter(|_| self.mode.draws_panes())?;
+        let dialog = agent.dialog.as_ref()?;
+        let is_whole = Question::fitted(dialog, self.areas().details).is_whole;
+        is_whole.then_some((&agent.name, dialog))
     }
 
     /// The columns and rows of the terminal.
@@ -457,6 +475,36 @@ pub(super) mod tests {
         assert_eq!(model.act(Action::Choose(1)), None, "the messages are in front");
         model.act(Action::SwitchPane);
         assert_eq!(model.act(Action::Choose(1)), chosen("Bob", 1, 1));
+    }
+
+    /// Neither a page that covers the panes nor a terminal that is too small for the question and
+    /// all choices leaves it to be answered.
+    #[test]
+    fn question_that_is_not_drawn_whole_gets_no_choice() {
+        let asks = Agent { dialog: Some(dialog(1)), ..agent("Cid", Need::Permission, "waits") };
+        let mut model = model();
+        model.update(Update::Agents(vec![asks]));
+        let mut chooses = |actions: &[Action]| {
+            for action in actions {
+                model.act(action.clone());
+            }
+            model.take_changed();
+            model.act(Action::Choose(1)).is_some()
+        };
+        assert!(chooses(&[]));
+        assert!(!chooses(&[Action::Help]));
+        assert!(chooses(&[Action::Message]), "the panes stay");
+        // One row has the question, and one the choices.
+        for (columns, rows, is_whole) in
+            [(80, 7, false), (80, 24, true), (60, 11, true), (60, 9, false), (20, 24, true)]
+        {
+            assert_eq!(chooses(&[Action::Resize(columns, rows)]), is_whole, "{columns}x{rows}");
+        }
+        model.act(Action::Resize(80, 7));
+        model.take_changed();
+        model.act(Action::Choose(1));
+        let why = "the question is not shown whole: Enter attaches to the agent";
+        assert_eq!(model.notice(), Some(why));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::{
     layout::Areas,
     message_list::{List, Message},
     model::{Link, Mode, Model},
+    question::Question,
 };
 use crate::cli::{
     agents::{Agent, COLUMNS, Need, sum_of},
@@ -216,17 +217,9 @@ impl Pane<'_> {
         }
     }
 
-    /// Draws a dialog's text and its choices in the rows below the first one. Both are there,
-    /// however few rows there are: nobody should choose without the question.
+    /// Draws a dialog's text and its choices in the rows below the first one.
     fn dialog(&mut self, dialog: &Dialog, area: Rect, style: Style) {
-        let room = Areas::rows(area);
-        let choices = dialog.choices.iter().enumerate();
-        let choices = choices.map(|(at, choice)| format!("{} {}", at + 1, escaped(choice)));
-        let text: Vec<_> = dialog.text.lines().map(escaped).collect();
-        let text_rows = room.saturating_sub(dialog.choices.len()).max(room.min(1));
-        let width = usize::from(area.width.saturating_sub(2)).max(1);
-        let text = fitted(text, " · ", width, text_rows);
-        let choices = fitted(choices.collect(), "  ", width, room - text.len());
+        let Question { text, choices, .. } = Question::fitted(dialog, area);
         let text = text.into_iter().map(|line| (line, style));
         let choices = choices.into_iter().map(|line| (line, Styles::bold()));
         for (row, (line, style)) in text.chain(choices).enumerate() {
@@ -350,21 +343,6 @@ impl Pane<'_> {
     }
 }
 
-/// Fits lines into so many rows: each on its own row if there are enough, or else together, cut at
-/// the end.
-fn fitted(lines: Vec<String>, separator: &str, width: usize, rows: usize) -> Vec<String> {
-    if lines.len() <= rows {
-        return lines;
-    }
-    let together = lines.join(separator);
-    let broken = table::broken(&together, width, 0);
-    let mut fitted: Vec<_> = broken.lines().take(rows).map(str::to_owned).collect();
-    if let Some(last) = fitted.last_mut().filter(|_| broken.lines().count() > rows) {
-        *last = cut(&format!("{last}{}", " ".repeat(width)), width);
-    }
-    fitted
-}
-
 /// The line about agents that the person has hidden, if there are any.
 fn hidden(names: &[&str]) -> Option<String> {
     (!names.is_empty()).then(|| format!("{} away, hidden (H shows them)", names.len()))
@@ -410,7 +388,7 @@ fn keys(model: &Model, width: usize) -> String {
             vec!["Enter read", "r redeliver", "Esc back", "/ filter"]
         }
         _ if model.is_in_messages => vec!["Enter read", "m answer", "Esc back", "/ filter"],
-        _ => match model.selected_agent().and_then(|agent| agent.dialog.as_ref()) {
+        _ => match model.answerable() {
             Some(_) => vec!["1-9 answer", "n next", "Enter attach", "m send", "h hold"],
             None => vec!["Enter attach", "n next", "m send", "h hold", "s stop", "a new"],
         },

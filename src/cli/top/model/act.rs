@@ -99,7 +99,14 @@ impl Model {
             Some((_, dialog)) => {
                 self.set_notice(format!("there are {} choices", dialog.choices.len()));
             }
-            None => self.set_notice("no question with numbers is shown".to_owned()),
+            None => {
+                let asks = self.selected_agent().is_some_and(|agent| agent.dialog.is_some());
+                let why = match asks && self.answerable().is_none() {
+                    true => "the question is not shown whole: Enter attaches to the agent",
+                    false => "no question with numbers is shown",
+                };
+                self.set_notice(why.to_owned());
+            }
         }
         None
     }
