@@ -362,7 +362,9 @@ fn failed(error: io::Error) -> Failure {
     Failure::failed(format!("the terminal fails: {error}"))
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
-    let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
-    thread.map(drop).map_err(Failure::because)
+fn spawn(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<thread::JoinHandle<()>, Failure> {
+    thread::Builder::new().name(name.to_owned()).spawn(run).map_err(Failure::because)
 }

@@ -1,6 +1,7 @@
-//! The thread that carries out what a person orders in `top`, so that the screen never waits.
+//! The thread that carries out what a person orders in `top`, so that the screen never waits, and
+//! the one that starts an agent, so that other orders do not wait for that.
 
-use super::{action::Order, feed::Source, model::Update, own_command, words};
+use super::{action::Order, feed::Source, model::Update, own_command, spawn, words};
 use crate::{
     cli::{
         failure::{Failure, TIMED_OUT},
@@ -25,7 +26,7 @@ use protocol::{
     relay::{RedeliverRequest, Redelivered, RequestName},
     text::escaped,
 };
-use std::{process::Stdio, time::Duration};
+use std::{process::Stdio, thread::JoinHandle, time::Duration};
 
 /// The longest wait until the daemon has accepted a message.
 const ACCEPTED_MS: u64 = 10_000;
@@ -44,39 +45,47 @@ pub(super) enum Job {
 impl Source {
     /// Carries out jobs until there is no sender of them.
     pub(super) fn carry_out(mut self, jobs: &Receiver<Job>) {
+        let mut starting = Starting::default();
         for job in jobs {
             let update = match job {
                 Job::Preview(name, size) => {
                     let screen = self.screen(&name, size).map_err(sentence);
-                    Update::Preview(name, screen)
+                    Some(Update::Preview(name, screen))
                 }
                 Job::Order(order) => {
-                    self.order(order).unwrap_or_else(|failure| Update::Notice(sentence(failure)))
+                    let done = self.order(order, &mut starting);
+                    done.unwrap_or_else(|failure| Some(Update::Notice(sentence(failure))))
                 }
             };
-            if self.updates.send(update).is_err() {
+            if update.is_some_and(|update| self.updates.send(update).is_err()) {
                 return;
             }
         }
     }
 
-    fn order(&mut self, order: Order) -> Result<Update, Failure> {
-        match order {
-            Order::Send { to, text } => self.send_message(&to, text).map(Update::Notice),
+    /// Carries out an order, and returns its outcome. That of a start comes later.
+    fn order(&mut self, order: Order, starting: &mut Starting) -> Result<Option<Update>, Failure> {
+        let done = match order {
+            Order::Send { to, text } => Update::Notice(self.send_message(&to, text)?),
             Order::Hold(name) => {
                 let is_held = self.toggle_hold(&name)?;
-                Ok(Update::Held(name, is_held))
+                Update::Held(name, is_held)
             }
-            Order::Choose { name, dialog, choice } => self.choose(name, dialog, choice),
-            Order::Stop(name) => self.stop(&name).map(Update::Notice),
-            Order::Spawn(line) => self.spawn(&line).map(Update::Notice),
-            Order::Redeliver(id) => self.redeliver(id).map(Update::Notice),
+            Order::Choose { name, dialog, choice } => self.choose(name, dialog, choice)?,
+            Order::Stop(name) => Update::Notice(self.stop(&name)?),
+            Order::Spawn(line) => {
+                let source = self.clone();
+                starting.begin(move || source.start(&line))?;
+                return Ok(None);
+            }
+            Order::Redeliver(id) => Update::Notice(self.redeliver(id)?),
             Order::Take(id) => {
                 let taken = format!("{} is taken out of your inbox", short_id(&id));
                 mailbox::take(&self.join()?, vec![id])?;
-                Ok(Update::Notice(taken))
+                Update::Notice(taken)
             }
-        }
+        };
+        Ok(Some(done))
     }
 
     /// Sends a message as the person.
@@ -139,6 +148,12 @@ impl Source {
         Ok(format!("{} ended", escaped(name)))
     }
 
+    /// Starts an agent, and says how that went, unless `top` has ended.
+    fn start(&self, line: &str) {
+        let started = self.spawn(line).unwrap_or_else(sentence);
+        drop(self.updates.send(Update::Notice(started)));
+    }
+
     /// Runs `agent-relay spawn` with a command line. Returns the first line that it prints.
     fn spawn(&self, line: &str) -> Result<String, Failure> {
         let words = words::split(line).map_err(Failure::failed)?;
@@ -175,6 +190,41 @@ impl Source {
     }
 }
 
+/// The thread that starts an agent, at most one at a time.
+#[derive(Default)]
+struct Starting(Option<JoinHandle<()>>);
+
+impl Starting {
+    fn begin(&mut self, start: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+        if self.0.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return Err(Failure::failed("another agent is being started: try again after that"));
+        }
+        self.0 = Some(spawn("top start", start)?);
+        Ok(())
+    }
+}
+
 fn sentence(failure: Failure) -> String {
     failure.line().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crossbeam_channel::bounded;
+
+    /// The thread with the orders goes on at once.
+    #[test]
+    fn one_agent_is_started_at_a_time() {
+        let mut starting = Starting::default();
+        let (end, ended) = bounded::<()>(0);
+        starting.begin(move || assert!(ended.recv().is_err())).unwrap();
+        let refused = starting.begin(|| panic!("two at a time")).unwrap_err();
+        assert!(sentence(refused).contains("another agent is being started"));
+        drop(end);
+        starting.0.take().unwrap().join().unwrap();
+        let (sender, started) = bounded(1);
+        starting.begin(move || sender.send(()).unwrap()).unwrap();
+        started.recv().unwrap();
+    }
 }
