@@ -257,10 +257,13 @@ impl<'a> Level<'a> {
         })
     }
 
-    /// The line that runs an agent CLI.
+    /// The line that runs an agent CLI, with a brief whatever recipe it has.
     fn run_agent(mut self, mut of_program: Vec<String>, to_run: Vec<OsString>) -> CommandLine {
         of_program.push(RUN.to_owned());
         of_program.append(&mut self.options);
+        if ![BRIEF, NO_BRIEF].iter().any(|option| self.given.contains(option)) {
+            of_program.push(BRIEF.to_owned());
+        }
         CommandLine { words: of_program, to_run }
     }
 
@@ -451,6 +454,10 @@ pub(super) const NAME: &str = "--name";
 
 /// The command that runs an agent.
 pub(super) const RUN: &str = "run";
+
+/// The options of `run` that say whether an agent is told how to speak.
+const BRIEF: &str = "--brief";
+const NO_BRIEF: &str = "--no-brief";
 
 /// The command that an option belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -744,13 +751,15 @@ mod tests {
 
     #[test]
     fn agent_cli_needs_no_run() {
-        checked(&["claude"], &["run"], &["claude"]);
-        checked(&["codex", "--json", "-n", "x"], &["run"], &["codex", "--json", "-n", "x"]);
+        let given = ["run", "--brief"];
+        checked(&["claude"], &given, &["claude"]);
+        checked(&["codex", "--json", "-n", "x"], &given, &["codex", "--json", "-n", "x"]);
         checked(
             &["--home", "/x", "-n", "Ann", "gemini"],
-            &["--home", "/x", "run", "--name", "Ann"],
+            &["--home", "/x", "run", "--name", "Ann", "--brief"],
             &["gemini"],
         );
+        checked(&["--no-brief", "claude"], &["run", "--no-brief"], &["claude"]);
         checked(&["spawn", "claude", "--model", "x"], &["spawn"], &["claude", "--model", "x"]);
         checked(&["run", "--no-brief", "codex"], &["run", "--no-brief"], &["codex"]);
         checked(&["run", "claude", "--", "bash"], &["run", "--name", "claude"], &["bash"]);
