@@ -230,6 +230,9 @@ impl World {
 
     /// Generates an answer from one agent to another, without applying it.
     pub(super) fn answer(&mut self, from: u64, to: u64, body: &str) -> Change {
+        // `some_delivery` may have chosen either of the next two numbers for a change, and no change
+        // comes before its delivery.
+        self.delivery += 2;
         let AcceptedSend { message, mut deliveries, .. } = self.accepted(from, &[to], None, body);
         let delivery = deliveries.remove(0);
         self.answers.insert(delivery.number);
