@@ -126,8 +126,8 @@ fn command_that_only_prints_its_version_replaces_no_record() {
     assert!(why.contains("nothing is recorded of Ann"), "{why}");
     record(&sandbox, "Ann", &program, sandbox.directory().to_str().unwrap(), 1);
     run(&sandbox, &["spawn", "Ann", "--", &program, "--version"]);
-    assert!(run(&sandbox, &["restore"]).contains("Ann"));
-    run(&sandbox, &["purge", "Ann", "--forget"]);
+    until("its wrapper has ended", || run(&sandbox, &["restore"]).contains("Ann"));
+    until("it has left", || sandbox.run(["purge", "Ann", "--forget"]).status.success());
     assert!(run(&sandbox, &["restore"]).contains("no agent was cut off"));
 }
 
