@@ -852,15 +852,17 @@ class WithScript(Case):
 
         def floods(daemon: Connection) -> None:
             daemon.welcome(heartbeat_ms=100)
+            self.assertTrue(joined.wait(LIMIT_S))  # A call that waits has four times the room.
             daemon.stream.sendall(b"".join(daemon.deliver(f"d-{n}", n, ack=False) for n in range(1, 1101)))
             self.assertEqual(daemon.expect("PONG")["payload"], {"nonce": ""})
             state["unread"] = len(ann._unread)
             paused.set()
             daemon.expect("BYE")
 
-        paused = threading.Event()
+        joined, paused = threading.Event(), threading.Event()
         script = self.script(floods)
         ann = self.join(script)
+        joined.set()
         self.assertTrue(paused.wait(LIMIT_S))
         self.assertEqual(state["unread"], agent_relay.UNREAD)
         self.assertEqual([self.receive(ann).seq for _ in range(1100)], list(range(1, 1101)))

