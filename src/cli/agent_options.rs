@@ -162,7 +162,7 @@ impl<'a> AgentOptions<'a> {
         Ok(arguments)
     }
 
-    /// The same as texts, without an argument that is not valid text.
+    /// These arguments as texts. An argument that is not valid text is left out.
     pub(super) fn to_texts(self) -> Result<Vec<String>, Failure> {
         let arguments = self.to_arguments()?.into_iter();
         Ok(arguments.filter_map(|argument| argument.into_string().ok()).collect())

@@ -232,7 +232,7 @@ fn question(name: &str, dialog: Option<&Dialog>) -> Option<String> {
     let choices = choices.iter().enumerate();
     let choices: Vec<_> =
         choices.map(|(at, choice)| format!("{} {}", at + 1, escaped(choice))).collect();
-    let text = text.lines().map(escaped).collect::<Vec<_>>().join(" · ");
+    let text = agent::on_one_line(text);
     Some(format!("{} asks: {text} ({})", escaped(name), choices.join(", ")))
 }
 

@@ -1,12 +1,8 @@
 //! The program that an agent runs and its directory, as people are told.
 
 use super::{Book, Settings, agents, texts};
-use platform::process;
-use std::{
-    env,
-    ffi::OsString,
-    path::{self, Path},
-};
+use platform::{paths, process};
+use std::{ffi::OsString, path::Path};
 
 /// Returns the name of an agent CLI, or else the command's file name without its directory.
 pub(super) fn program(command: &[OsString], recipes: &Book) -> Option<String> {
@@ -26,8 +22,8 @@ pub(super) fn agent_cli(command: &[OsString], recipes: &Book) -> Option<String> 
 /// Returns the whole path of the command's directory. `None` if this process has none any more.
 pub(super) fn directory(settings: &Settings) -> Option<String> {
     let directory = match &settings.directory {
-        Some(directory) => path::absolute(directory),
-        None => env::current_dir(),
+        Some(directory) => paths::absolute(directory),
+        None => paths::current_directory(),
     };
     directory.ok().map(|path| path.to_string_lossy().into_owned())
 }

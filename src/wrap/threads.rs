@@ -49,10 +49,11 @@ impl Screen {
     /// Shows what the command has printed.
     fn show(&self, printed: &[u8]) -> io::Result<()> {
         let mut shown = self.lock();
-        match &mut *shown {
-            Shown { overlay: Some(overlay), bytes, .. } => overlay.pass(printed, bytes),
-            Shown { bytes, .. } => bytes.extend_from_slice(printed),
-        }
+        let Shown { screen, overlay, bytes } = &mut *shown;
+        let Some(overlay) = overlay else {
+            return screen.write_all(printed).and_then(|()| screen.flush());
+        };
+        overlay.pass(printed, bytes);
         shown.write()
     }
 
@@ -91,7 +92,7 @@ impl Shown {
     }
 }
 
-/// What the driver adds to the command's output on the person's screen.
+/// An addition of the driver's to the command's output on the person's screen.
 pub(super) enum Addition {
     /// The sign in the title.
     Sign(Option<Sign>),

@@ -245,7 +245,7 @@ impl<'a> Workspace<'a> {
 
     /// Starts the CLI in the wrapper with other options of `run`.
     pub(crate) fn wrap_with(&self, options: &[&str], size: Size, arguments: &[&str]) -> Agent {
-        let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+        let relay = relay();
         let brief: &[&str] = if options.contains(&"--brief") { &[] } else { &["--no-brief"] };
         let words = ["run"].iter().chain(options).chain(brief).chain(&["--"]).map(OsString::from);
         self.run([relay.into_os_string()].into_iter().chain(words).collect(), size, arguments)
@@ -255,7 +255,7 @@ impl<'a> Workspace<'a> {
     /// CLI.
     #[track_caller]
     pub(crate) fn spawn(&self, name: &str, size: Size) -> Agent {
-        let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+        let relay = relay();
         let mut spawn = self.command(&relay);
         spawn.args(["spawn", name, "--no-brief", "--"]).arg(&self.program);
         let spawned = output(spawn);
@@ -265,7 +265,7 @@ impl<'a> Workspace<'a> {
 
     /// Attaches a terminal to an agent in the background.
     pub(crate) fn attach(&self, name: &str, size: Size) -> Agent {
-        let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+        let relay = relay();
         let attach = [relay.as_os_str(), "attach".as_ref(), name.as_ref()];
         let terminal = Terminal::start(&attach, &self.env, &self.project(), size);
         Agent { cli: self.cli, terminal }
@@ -274,7 +274,7 @@ impl<'a> Workspace<'a> {
     /// Starts an agent again that has ended. Returns what the command prints.
     #[track_caller]
     pub(crate) fn restore(&self, name: &str) -> String {
-        let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+        let relay = relay();
         let mut restore = self.command(&relay);
         restore.args(["restore", name]);
         let restored = output(restore);
@@ -312,7 +312,7 @@ impl<'a> Workspace<'a> {
 
     /// Starts any command in the wrapper, as Ann, with the workspace's environment.
     pub(crate) fn wrap_command(&self, command: &[&OsStr], size: Size) -> Agent {
-        let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+        let relay = relay();
         let words = ["run", "-n", "Ann", "--no-brief", "--"].map(OsString::from);
         let line = [relay.into_os_string()].into_iter().chain(words);
         self.start_line(&line.chain(command.iter().map(OsString::from)).collect::<Vec<_>>(), size)
@@ -612,6 +612,11 @@ impl Drop for Agent {
     fn drop(&mut self) {
         self.terminal.pty.end(GRACE).ok();
     }
+}
+
+/// The path of `agent-relay`.
+fn relay() -> PathBuf {
+    path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap()
 }
 
 /// The folder in which `ci/agents` has installed the CLIs.

@@ -1,4 +1,4 @@
-//! What calls a person to an agent: the title of its terminal, and notices.
+//! Titles of terminals and notices, which call a person to an agent.
 
 use crate::activity::{await_activity, await_age};
 use serde_json::json;

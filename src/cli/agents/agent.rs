@@ -32,6 +32,11 @@ pub(in crate::cli) struct Rank {
     lower_name: String,
 }
 
+/// The text of a dialog on one line, escaped.
+pub(super) fn on_one_line(text: &str) -> String {
+    text.lines().map(escaped).collect::<Vec<_>>().join(" · ")
+}
+
 /// The columns of an agent's row. The first marks those that wait for their person.
 pub(in crate::cli) const COLUMNS: [Column; 8] = [
     Column::whole(" "),
@@ -134,7 +139,7 @@ impl Agent {
     /// reason why messages wait.
     fn reason(&self, now: u64) -> Option<String> {
         if let Some(dialog) = &self.dialog {
-            return Some(dialog.text.lines().map(escaped).collect::<Vec<_>>().join(" · "));
+            return Some(on_one_line(&dialog.text));
         }
         let (why, since) = self.why.as_ref()?;
         Some(match since {

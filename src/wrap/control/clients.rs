@@ -80,6 +80,8 @@ pub(in crate::wrap) struct ControlClients {
     left_keys: Vec<u8>,
     /// The overlay of attached terminals.
     overlay: Overlay,
+    /// A buffer for what it passes on.
+    shown: Vec<u8>,
     tail: Tail,
     size: Size,
     /// Whether the agent's terminal gets the size of the last terminal attached to drive it.
@@ -106,6 +108,7 @@ impl ControlClients {
             clients: BTreeMap::new(),
             left_keys: Vec::new(),
             overlay,
+            shown: Vec::new(),
             tail: Tail::default(),
             size,
             follows_size,
@@ -198,25 +201,24 @@ impl ControlClients {
 
     /// Passes on what the agent's command printed.
     pub(in crate::wrap) fn printed(&mut self, bytes: &[u8]) {
-        let mut shown = Vec::new();
-        self.overlay.pass(bytes, &mut shown);
-        self.show(&shown);
+        self.overlay.pass(bytes, &mut self.shown);
+        self.show();
     }
 
     /// Shows the agent's state in the titles of attached terminals.
     pub(in crate::wrap) fn show_sign(&mut self, sign: Option<Sign>) {
-        let mut shown = Vec::new();
-        self.overlay.set_sign(sign, &mut shown);
-        self.show(&shown);
+        self.overlay.set_sign(sign, &mut self.shown);
+        self.show();
     }
 
-    fn show(&mut self, shown: &[u8]) {
-        if shown.is_empty() {
-            return;
-        }
-        self.tail.feed(shown);
-        for client in self.clients.values_mut() {
-            client.printed(shown, self.size);
+    /// Passes on what the overlay has let through.
+    fn show(&mut self) {
+        if !self.shown.is_empty() {
+            self.tail.feed(&self.shown);
+            for client in self.clients.values_mut() {
+                client.printed(&self.shown, self.size);
+            }
+            self.shown.clear();
         }
     }
 

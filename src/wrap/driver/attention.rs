@@ -19,15 +19,15 @@ const UNFOCUSED: &[u8] = b"\x1b[O";
 /// and a connection may cut them.
 const REPORT_MS: u64 = 50;
 
-/// What the person sees of the agent, and is to be told.
+/// The agent's sign in the title, and the notices for its person.
 pub(super) struct PersonWatch {
     attention: Attention,
     /// Whether the wrapper has a person's terminal.
     has_terminal: bool,
-    /// The sign that the title shows, or is about to.
+    /// The agent's sign, and the one that the thread which adds to the screen was given last.
     sign: Option<Sign>,
-    /// The sign and the alert for the thread that adds them to the screen.
-    next_sign: Option<Option<Sign>>,
+    added_sign: Option<Sign>,
+    /// The next alert for that thread.
     next_alert: Option<Vec<u8>>,
     is_adding: bool,
     /// The beginning of what may be a report of the focus, and the moment at which it is a key.
@@ -47,7 +47,7 @@ impl PersonWatch {
             attention,
             has_terminal,
             sign: None,
-            next_sign: None,
+            added_sign: None,
             next_alert: None,
             is_adding: false,
             held: Vec::new(),
@@ -92,8 +92,13 @@ impl PersonWatch {
         if self.is_adding || !self.has_terminal {
             return;
         }
-        let sign = self.next_sign.take().map(Addition::Sign);
-        if let Some(next) = sign.or_else(|| self.next_alert.take().map(Addition::Alert)) {
+        let next = if self.sign == self.added_sign {
+            self.next_alert.take().map(Addition::Alert)
+        } else {
+            self.added_sign = self.sign;
+            Some(Addition::Sign(self.sign))
+        };
+        if let Some(next) = next {
             // If the thread has ended, so has the person's terminal.
             self.is_adding = additions.try_send(next).is_ok();
         }
@@ -110,7 +115,6 @@ impl Driver {
         let sign = self.person.attention.sign();
         if sign != self.person.sign {
             self.person.sign = sign;
-            self.person.next_sign = Some(sign);
             self.parts.clients.show_sign(sign);
             self.person.add_next(&self.channels.additions);
         }

@@ -87,17 +87,17 @@ pub struct Config {
     pub store_max_bytes: u64,
     /// Whether a terminal's title shows the agent's state and name, before the program's own title.
     pub title: bool,
-    /// The way in which you are notified when an agent that you do not look at waits for you, has
-    /// finished, or has written to you: the terminal's bell, a sequence that some terminals show as
-    /// a notification, or a command, where `{agent}` stands for the name and `{text}` for what has
+    /// How you are notified when an agent that you do not look at waits for you, has finished, or
+    /// has written to you: by the terminal's bell, a sequence that some terminals show as a
+    /// notification, or a command, where `{agent}` stands for the name and `{text}` for what has
     /// happened; without these, the whole sentence is its last argument.
     pub notify: Notify,
-    /// What becomes of an agent CLI when its terminal is closed. `"detach"`: it goes on in the
+    /// Whether an agent CLI goes on when its terminal is closed. `"detach"`: it goes on in the
     /// background, and `attach` shows it. `"end"`: it ends. On Windows it always ends.
     pub on_hangup: OnHangup,
 }
 
-/// What becomes of an agent CLI when its terminal is closed.
+/// Whether an agent CLI goes on when its terminal is closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnHangup {
     /// The agent goes on in the background.
@@ -120,7 +120,7 @@ impl<'de> Deserialize<'de> for OnHangup {
 /// A way to notify a person.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Notify {
-    /// Nothing happens.
+    /// No notices.
     Off,
     /// The terminal's bell.
     #[default]
