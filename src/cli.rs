@@ -23,6 +23,7 @@ mod failure;
 mod folder_name;
 mod frames;
 mod gemini_extension;
+mod groups;
 mod help;
 mod history;
 mod hold;
@@ -63,6 +64,7 @@ mod stdio;
 mod stop;
 mod table;
 mod tap;
+mod team;
 mod top;
 mod up;
 mod values;
@@ -282,6 +284,7 @@ enum Command {
     Top(top::Top),
     Redeliver(redeliver::Redeliver),
     Restore(restore::Restore),
+    Team(team::Team),
     Purge(purge::Purge),
     Hold(hold::Hold),
     Release(release::Release),
@@ -333,6 +336,7 @@ impl Top {
             Command::Top(top) => top.run(&options),
             Command::Redeliver(redeliver) => redeliver.run(&options),
             Command::Restore(restore) => restore.run(&options),
+            Command::Team(team) => team.run(&options),
             Command::Purge(purge) => purge.run(&options),
             Command::Hold(hold) => hold.run(&options),
             Command::Release(release) => release.run(&options),

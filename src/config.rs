@@ -1,5 +1,7 @@
-//! The files of a home directory whose meaning only this program knows: policy.toml and
-//! recipes.toml. Each is read and checked, and errors name the line.
+//! The files whose meaning only this program knows: policy.toml and recipes.toml of a home
+//! directory, and agents.toml of a project. Each is read and checked, and errors name the line.
 
+mod invalid;
 pub mod policy;
 pub mod recipes;
+pub mod team;

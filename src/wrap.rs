@@ -5,7 +5,7 @@
 //! that owns the terminal side. [`control`] is the wrapper's own endpoint for a person's commands,
 //! and [`attach`] the command that shows the agent in another terminal.
 
-mod about;
+pub(crate) mod about;
 pub(crate) mod agent_record;
 mod arming;
 pub(crate) mod attach;
@@ -24,6 +24,7 @@ mod paste;
 mod questions;
 mod run_folder;
 mod signals;
+pub(crate) mod teams;
 mod threads;
 mod transcripts;
 mod version;
@@ -100,6 +101,8 @@ pub(crate) struct Settings {
     pub(crate) name: String,
     /// The key that proves the name, if the name has a key.
     pub(crate) key: Option<Secret>,
+    /// The topics whose messages the agent gets, as patterns.
+    pub(crate) topics: Vec<String>,
     /// The command and its arguments.
     pub(crate) command: Vec<OsString>,
     /// The command's directory; by default this process's.
@@ -258,6 +261,7 @@ pub(crate) fn run(settings: Settings) -> Result<Outcome, WrapError> {
     pty::check(&settings.command, settings.directory.as_deref()).map_err(WrapError::Command)?;
     let companion_key = random::bytes().map(Secret::from_random).map_err(WrapError::Terminal)?;
     let client = join(&settings, &name, companion_key.clone())?;
+    subscribe(&client, &settings.topics)?;
     // The file is written after joining: before, it may belong to a wrapper that holds the name.
     let key_file = KeyFile::create(&settings.run_directory, &name, &companion_key)
         .map_err(WrapError::CompanionKey)?;
@@ -305,6 +309,14 @@ fn join(settings: &Settings, name: &Name, companion_key: Secret) -> Result<Clien
     Client::join(settings).map_err(|why| WrapError::Join { name: name.to_string(), why })
 }
 
+/// Subscribes to the agent's topics. The client library repeats that after a reconnection.
+fn subscribe(client: &Client, topics: &[String]) -> Result<(), WrapError> {
+    topics.iter().try_for_each(|topic| {
+        let failed = |why| WrapError::Topic { topic: topic.clone(), why };
+        client.subscribe(topic).map_err(failed)
+    })
+}
+
 /// Runs the command as the agent that has joined.
 fn run_joined(
     settings: Settings,
@@ -344,9 +356,8 @@ fn run_joined(
     let may_outlive = endpoint.is_some() && agents::named(&side.recipe.name).is_some();
     let since_ms = clock::unix_ms();
     let pty = Pty::spawn(&command, &env, directory, size).map_err(WrapError::Command)?;
-    let (member_server, accepts) = (settings.member_server, settings.accepts_text);
-    let wrapped = wrapped.as_ref();
-    let foreground = Foreground::new(&pty, member_server, settings.recipes, wrapped, accepts);
+    let (server, accepts) = (settings.member_server, settings.accepts_text);
+    let foreground = Foreground::new(&pty, server, settings.recipes, wrapped.as_ref(), accepts);
     let outer_marks = InnerMarks::of_outer_run().filter(|_| settings.attached);
     let (keys, screen) = (settings.keys, settings.screen);
     let mut streams = threads::Streams { keys, screen, overlay, record };
@@ -370,6 +381,7 @@ fn run_joined(
         end_of_input: EndOfInput::new(settings.ends_with_input),
         notifier: Notifier::new(settings.notify),
         on_hang_up: settings.on_hang_up.filter(|_| may_outlive),
+        home: settings.home,
         agent_record,
     };
     let driver = Driver::start(pty, streams, &signals, client, &side, words, parts);
@@ -623,6 +635,13 @@ pub(crate) enum WrapError {
         /// The reason.
         why: ClientError,
     },
+    /// The daemon refuses a subscription, or does not answer.
+    Topic {
+        /// The pattern.
+        topic: String,
+        /// The reason.
+        why: ClientError,
+    },
     /// The key file of the agent's commands cannot be written.
     CompanionKey(io::Error),
     /// The control endpoint cannot be bound.
@@ -660,6 +679,7 @@ impl fmt::Display for WrapError {
         match self {
             Self::Name { name, why } => write!(f, "no agent can be called {name:?}: {why}"),
             Self::Join { name, why } => write!(f, "{name} cannot join the relay: {why}"),
+            Self::Topic { topic, why } => write!(f, "no subscription to {topic}: {why}"),
             Self::Record { path, why } => {
                 write!(f, "the recording {} cannot be written: {why}", path.display())
             }

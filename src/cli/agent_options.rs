@@ -6,11 +6,11 @@ use crate::{
     wrap::{self, Book, Prospect},
 };
 use platform::paths;
-use protocol::text::escaped;
+use protocol::{text::escaped, topic::Pattern};
 use std::{ffi::OsString, path::Path};
 
 /// The options that `run` and `spawn` share.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AgentOptions<'a> {
     pub(super) name: Option<&'a str>,
     pub(super) key_file: Option<&'a str>,
@@ -21,6 +21,7 @@ pub(super) struct AgentOptions<'a> {
     pub(super) no_brief: bool,
     pub(super) no_hooks: bool,
     pub(super) mcp: bool,
+    pub(super) topics: &'a [String],
 }
 
 /// Declares `run` or `spawn`. The options of its own stand in two blocks, after `--key-file` and
@@ -74,6 +75,10 @@ macro_rules! agent_command {
             #[argh(switch)]
             mcp: bool,
 
+            /// a topic whose messages the agent gets, with * and > as wildcards; may be repeated
+            #[argh(option, arg_name = "pattern")]
+            topic: Vec<String>,
+
             $($after_mcp)*
 
             /// the command and its arguments
@@ -93,6 +98,7 @@ macro_rules! agent_command {
                     no_brief: self.no_brief,
                     no_hooks: self.no_hooks,
                     mcp: self.mcp,
+                    topics: &self.topic,
                 }
             }
         }
@@ -101,7 +107,7 @@ macro_rules! agent_command {
 pub(super) use agent_command;
 
 impl<'a> AgentOptions<'a> {
-    /// Checks what `run` or `spawn`, the `word`, was given: a command, and perhaps a name.
+    /// Checks what `run` or `spawn`, the `word`, was given: a command, topics, and perhaps a name.
     pub(super) fn named(
         &self,
         command: &[OsString],
@@ -110,6 +116,9 @@ impl<'a> AgentOptions<'a> {
         if command.is_empty() {
             let hint = format!("name the agent: {word} NAME -- COMMAND");
             return Err(Failure::usage("no command to run").hint(hint));
+        }
+        for topic in self.topics {
+            Pattern::parse(topic).map_err(|error| Failure::usage(error.to_string()))?;
         }
         if self.brief && self.no_brief {
             return Err(Failure::usage("--brief and --no-brief exclude each other"));
@@ -159,6 +168,8 @@ impl<'a> AgentOptions<'a> {
             ("--mcp", self.mcp),
         ];
         arguments.extend(switches.iter().filter(|(_, on)| *on).map(|(switch, _)| switch.into()));
+        arguments
+            .extend(self.topics.iter().flat_map(|topic| ["--topic", topic]).map(OsString::from));
         Ok(arguments)
     }
 

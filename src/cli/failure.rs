@@ -2,7 +2,7 @@
 
 use super::exit_code_as;
 use client::{ClientError, Ended, LastFailure, home::HomeError};
-use protocol::{calendar::time_limit, text::escaped};
+use protocol::{calendar::time_limit, code::NackCode, text::escaped};
 use serde::Serialize;
 use std::{fmt::Display, io, path::Path};
 
@@ -68,6 +68,11 @@ impl Failure {
     /// Whether the daemon or the recipient has refused something.
     pub(super) const fn is_refused(&self) -> bool {
         self.refusal.is_some()
+    }
+
+    /// Whether the daemon does not know the agent.
+    pub(super) fn is_of_unknown_agent(&self) -> bool {
+        self.refusal.as_deref() == Some(NackCode::UnknownAgent.as_str())
     }
 
     /// Returns the failure as a JSON object. `None` if there is nothing to say.

@@ -11,8 +11,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Agents",
         &[
-            "run", "spawn", "attach", "restore", "agents", "wait", "hold", "release", "stop",
-            "rename",
+            "run", "spawn", "attach", "restore", "team", "agents", "wait", "hold", "release",
+            "stop", "rename",
         ],
     ),
     ("Messages", &["send", "ask", "listen", "inbox", "read", "redeliver", "purge"]),

@@ -12,10 +12,11 @@ use protocol::control::Request;
     name = "hold",
     help_triggers("--help"),
     example = "agent-relay hold Ann Bob",
+    example = "agent-relay hold @reviewers",
     note = "Held messages expire as others do. They also wait if the agent ends."
 )]
 pub(super) struct Hold {
-    /// the wrapped agent
+    /// the wrapped agent, or a group of a team
     #[argh(positional, arg_name = "agent")]
     name: String,
 
@@ -30,7 +31,7 @@ pub(super) struct Hold {
 
 impl Hold {
     pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
-        let names = wrapped::each_once(&self.name, &self.others)?;
+        let names = wrapped::each_once(options, &self.name, &self.others)?;
         wrapped::change(options, &names, &Request::Hold, self.json, |name, waiting| {
             let verb = if waiting == 1 { "waits" } else { "wait" };
             format!("{name}'s messages are held; {waiting} {verb}")

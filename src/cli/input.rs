@@ -37,8 +37,9 @@ pub(super) fn agrees(question: &str) -> Result<bool, Failure> {
     Ok(length > 0 && matches!(answer.trim(), "" | "y" | "Y" | "yes"))
 }
 
-/// Asks the person at the terminal a question. Any other answer than yes fails.
-pub(super) fn confirm(question: &str) -> Result<(), Failure> {
+/// Asks the person at the terminal a question. Any other answer than yes fails; `refused` says what
+/// follows from it.
+pub(super) fn confirm(question: &str, refused: &str) -> Result<(), Failure> {
     if !is_terminal(Standard::Input) || !is_terminal(Standard::Error) {
         return Err(Failure::usage("there is no terminal to ask at").hint("give --yes"));
     }
@@ -47,7 +48,7 @@ pub(super) fn confirm(question: &str) -> Result<(), Failure> {
     io::stdin().read_line(&mut answer).map_err(Failure::because)?;
     match answer.trim() {
         "y" | "Y" | "yes" => Ok(()),
-        _ => Err(Failure::failed("nothing was deleted")),
+        _ => Err(Failure::failed(refused)),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::wrap::agent_record;
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
 use protocol::{
+    name::Name,
     relay::{ForgetRequest, PurgeRequest, Purged, RequestName},
     text::escaped,
 };
@@ -60,7 +61,9 @@ impl Purge {
         }
         let Self { name, force, delete, .. } = self;
         if delete && !self.yes {
-            confirm(&format!("Delete the messages that wait for {} for good?", escaped(&name)))?;
+            let question =
+                format!("Delete the messages that wait for {} for good?", escaped(&name));
+            confirm(&question, "nothing was deleted")?;
         }
         let client = join(options)?;
         let request = PurgeRequest { name, force, delete };
@@ -97,9 +100,19 @@ impl Purge {
         }
         let client = join(options)?;
         let request = ForgetRequest { name: self.name };
-        call_with(&client, RequestName::Forget, &request)?;
+        let home = options.home()?;
+        // The daemon forgets names by itself, after a time.
+        match call_with(&client, RequestName::Forget, &request) {
+            Err(failure) if failure.is_of_unknown_agent() => {
+                let is_name = Name::parse(&request.name).is_ok();
+                if !(is_name && agent_record::exists(&home, &request.name)) {
+                    return Err(failure);
+                }
+            }
+            forgotten => drop(forgotten?),
+        }
         // The next agent of that name is another one.
-        agent_record::remove(&options.home()?, &request.name).map_err(|error| {
+        agent_record::remove(&home, &request.name).map_err(|error| {
             let failure = format!("what `restore` needs of it is still there: {error}");
             Failure::failed(failure).hint("remove its file in `agents` in the home")
         })?;

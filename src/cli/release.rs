@@ -11,10 +11,11 @@ use protocol::control::Request;
     subcommand,
     name = "release",
     help_triggers("--help"),
-    example = "agent-relay release Ann Bob"
+    example = "agent-relay release Ann Bob",
+    example = "agent-relay release @reviewers"
 )]
 pub(super) struct Release {
-    /// the wrapped agent
+    /// the wrapped agent, or a group of a team
     #[argh(positional, arg_name = "agent")]
     name: String,
 
@@ -29,7 +30,7 @@ pub(super) struct Release {
 
 impl Release {
     pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
-        let names = wrapped::each_once(&self.name, &self.others)?;
+        let names = wrapped::each_once(options, &self.name, &self.others)?;
         wrapped::change(options, &names, &Request::Release, self.json, |name, waiting| {
             let verb = if waiting == 1 { "waits" } else { "wait" };
             format!("{name} gets its messages; {waiting} {verb} to be typed")

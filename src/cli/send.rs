@@ -3,6 +3,7 @@
 use super::{
     context::context,
     failure::{DONE, Failure, NOT_DELIVERED, TIMED_OUT, first_failure},
+    groups,
     identity::{Identity, check_sender_name, joining_key, key_of, or_print},
     input,
     join::join_or_start,
@@ -48,9 +49,10 @@ pub(super) const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
     help_triggers("--help"),
     example = "agent-relay send Bob \"The build is green.\"",
     example = "agent-relay send Ann,Bob \"The build is green.\"",
+    example = "agent-relay send @reviewers \"Please look at the branch web.\"",
     example = "agent-relay send --topic build.linux \"*\" - < report.txt",
     note = "At least once by default: returns when the daemon has accepted the message.",
-    note = "Several agents get a message each, and each has its line of the result. PowerShell needs quotes: \"Ann,Bob\".",
+    note = "Several agents get a message each, and each has its line of the result. PowerShell needs quotes: \"Ann,Bob\", \"@reviewers\".",
     note = "",
     note = "Standard input and files are UTF-8, or UTF-16 with a byte order mark. The mark and carriage returns before newlines are not sent. More than a plain line, by shell:",
     note = "  bash        agent-relay send Bob - <<'END'",
@@ -107,7 +109,8 @@ pub(super) struct Send {
     #[argh(switch)]
     json: bool,
 
-    /// the agent's name, several names with commas, or * for everyone
+    /// the agent's name, @GROUP for each agent of a team's group, several with commas, or * for
+    /// everyone
     #[argh(positional, arg_name = "to")]
     to: String,
 
@@ -142,7 +145,7 @@ impl Send {
         if let Some(topic) = &self.topic {
             topic::check(topic).map_err(|error| Failure::usage(error.to_string()))?;
         }
-        let recipients = self.recipients()?;
+        let recipients = self.recipients(options)?;
         let body = self.read_body()?;
         let client = join_as(self.from.as_deref(), self.key_file.as_deref(), options)?;
         let each = |to| One { of: &self, client: &client, to, among: recipients.len() };
@@ -154,20 +157,16 @@ impl Send {
         Ok(code)
     }
 
-    /// Returns the recipients, each once.
-    fn recipients(&self) -> Result<Vec<&str>, Failure> {
-        let mut recipients = Vec::<&str>::new();
-        for to in self.to.split(',').map(str::trim) {
-            if to.is_empty() {
-                let failure = Failure::usage(format!("\"{}\" lacks a name", escaped(&self.to)));
-                return Err(failure.hint("name agents as in Ann,Bob"));
-            }
-            if !recipients.iter().any(|known| known.eq_ignore_ascii_case(to)) {
-                recipients.push(to);
-            }
+    /// Returns the recipients, each once, with the agents of groups.
+    fn recipients(&self, options: &HomeOptions) -> Result<Vec<String>, Failure> {
+        let named = self.to.split(',').map(str::trim);
+        if named.clone().any(str::is_empty) {
+            let failure = Failure::usage(format!("\"{}\" lacks a name", escaped(&self.to)));
+            return Err(failure.hint("name agents as in Ann,Bob"));
         }
+        let recipients = groups::expanded(options, named, self.from.as_deref())?;
         match *recipients {
-            [_, _, ..] if recipients.contains(&EVERYONE) => {
+            [_, _, ..] if recipients.iter().any(|to| to == EVERYONE) => {
                 Err(Failure::usage("* is everyone already").hint("leave the other names out"))
             }
             _ => Ok(recipients),

@@ -43,7 +43,7 @@ agent_command! {
         subcommand,
         name = "spawn",
         help_triggers("--help"),
-        usage = "[<agent>] [--key-file <file>] [--cwd <dir>] [--inline] [--grid] [--accepts-text] [--brief] [--no-brief] [--no-hooks] [--mcp] [--json] [--] <command...>",
+        usage = "[<agent>] [--key-file <file>] [--cwd <dir>] [--inline] [--grid] [--accepts-text] [--brief] [--no-brief] [--no-hooks] [--mcp] [--topic <pattern...>] [--json] [--] <command...>",
         example = "agent-relay spawn codex",
         example = "agent-relay spawn Bob --cwd ../tests -- claude --continue",
         note = "Without a name, the agent is named after its directory.",

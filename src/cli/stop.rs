@@ -28,11 +28,12 @@ const CLOSE: Duration = Duration::from_secs(5);
     help_triggers("--help"),
     example = "agent-relay stop Ann",
     example = "agent-relay stop Ann Bob",
+    example = "agent-relay stop @reviewers",
     note = "An agent's terminal is closed, and processes that ignore that are killed. Independent processes, such as daemons, go on.",
     note = "Messages wait until the agent is back. `agent-relay down` stops the daemon."
 )]
 pub(super) struct Stop {
-    /// the wrapped agent
+    /// the wrapped agent, or a group of a team
     #[argh(positional, arg_name = "agent")]
     name: String,
 
@@ -54,31 +55,42 @@ struct Report<'a> {
 
 impl Stop {
     pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
-        let names = each_once(&self.name, &self.others)?;
+        let names = each_once(options, &self.name, &self.others)?;
         // All begin to end before the first one is waited for.
-        let begin = |name| -> Result<_, Failure> {
-            let wrapper = connect(options, name)?;
+        let begin = |name: String| -> Result<_, Failure> {
+            let wrapper = connect(options, &name)?;
             wrapper.begin_to_stop();
             Ok((name, wrapper))
         };
         let begun: Vec<_> = names.into_iter().map(begin).collect();
-        let deadline = clock::monotonic_ms().saturating_add(END_MS);
+        let deadline = deadline();
         let ended = begun.into_iter().map(|begun| {
             let (name, wrapper) = begun?;
-            self.await_end(name, &wrapper, deadline)
+            await_end(&name, &wrapper, deadline, self.json)
         });
         Ok(first_failure(self.json, ended))
     }
+}
 
-    fn await_end(&self, name: &str, wrapper: &ControlClient, deadline: u64) -> Result<(), Failure> {
-        let left = Duration::from_millis(deadline.saturating_sub(clock::monotonic_ms()));
-        let ended = wrapper.await_end(left).map_err(|error| explain(name, &error))?;
-        wrapper.await_close(CLOSE);
-        let mut out = Out::new();
-        match self.json {
-            true => out.json("stop", &Report { name, ended: &ended }),
-            // The exit code of a command that was ended says nothing about the command.
-            false => out.line(format_args!("{name} ended")),
-        }
+/// The moment until which commands that begin to stop now are waited for.
+pub(super) fn deadline() -> u64 {
+    clock::monotonic_ms().saturating_add(END_MS)
+}
+
+/// Waits until an agent that stops has ended, and prints that.
+pub(super) fn await_end(
+    name: &str,
+    wrapper: &ControlClient,
+    deadline: u64,
+    json: bool,
+) -> Result<(), Failure> {
+    let left = Duration::from_millis(deadline.saturating_sub(clock::monotonic_ms()));
+    let ended = wrapper.await_end(left).map_err(|error| explain(name, &error))?;
+    wrapper.await_close(CLOSE);
+    let mut out = Out::new();
+    match json {
+        true => out.json("stop", &Report { name, ended: &ended }),
+        // The exit code of a command that was ended says nothing about the command.
+        false => out.line(format_args!("{name} ended")),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{
     failure::{DONE, Failure, TIMED_OUT, first_failure},
+    groups,
     identity::{Wrapper, wrapper_around},
     print::Out,
 };
@@ -50,23 +51,24 @@ pub(super) fn in_background(home: &Path) -> impl Iterator<Item = String> {
     names(&home.join(RUN_DIRECTORY)).into_iter().filter(is_unseen)
 }
 
-fn check_is_person() -> Result<(), Failure> {
+/// Refuses a person's command inside a wrapped agent.
+pub(super) fn check_is_person() -> Result<(), Failure> {
     let Some(agent) = agent_around() else { return Ok(()) };
     Err(Failure::failed("this command is for a person at a terminal")
         .hint(format!("run it outside of {}", escaped(&agent))))
 }
 
-/// Returns the agents that a person's command is about, each once. With a wrong name among them,
-/// the command ends before it has done anything.
-pub(super) fn each_once<'n>(first: &'n str, others: &'n [String]) -> Result<Vec<&'n str>, Failure> {
+/// Returns the agents that a person's command is about, each once, with those of groups. With a
+/// wrong name among them, the command ends before it has done anything.
+pub(super) fn each_once(
+    options: &HomeOptions,
+    first: &str,
+    others: &[String],
+) -> Result<Vec<String>, Failure> {
     check_is_person()?;
-    let mut agents = Vec::<&str>::new();
-    for name in iter::once(first).chain(others.iter().map(String::as_str)) {
-        check_name(name)?;
-        if !agents.iter().any(|known| known.eq_ignore_ascii_case(name)) {
-            agents.push(name);
-        }
-    }
+    let names = iter::once(first).chain(others.iter().map(String::as_str));
+    let agents = groups::expanded(options, names, None)?;
+    agents.iter().try_for_each(|name| check_name(name))?;
     Ok(agents)
 }
 
@@ -152,7 +154,7 @@ pub(super) fn explain(name: &str, error: &ControlError) -> Failure {
 /// about an agent and the number of its messages that wait.
 pub(super) fn change(
     options: &HomeOptions,
-    names: &[&str],
+    names: &[String],
     request: &Request,
     json: bool,
     sentence: impl Fn(&str, usize) -> String,

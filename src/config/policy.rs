@@ -8,6 +8,7 @@ mod words;
 
 pub use words::{in_words, keyed_names};
 
+use super::invalid::{Invalid, check_count};
 use client::home::{
     ConfigError, is_absent,
     parse::{self, Table, line_at, whole_number},
@@ -56,11 +57,7 @@ pub fn read(path: &Path) -> Result<Policy, ConfigError> {
 /// Parses the text of a file; `path` is for errors.
 pub fn parse(path: &Path, text: &str) -> Result<Policy, ConfigError> {
     let file: File = parse::parse(path, text)?;
-    policy(text, file).map_err(|Invalid { offset, reason }| ConfigError {
-        path: path.to_owned(),
-        line: Some(line_at(text, offset)),
-        reason,
-    })
+    policy(text, file).map_err(|invalid| invalid.of_file(path, text))
 }
 
 #[derive(Deserialize)]
@@ -119,18 +116,6 @@ fn per_minute<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NonZe
     Ok(u32::try_from(number).ok().and_then(NonZeroU32::new))
 }
 
-/// An error at a byte offset in the file's text.
-struct Invalid {
-    offset: usize,
-    reason: String,
-}
-
-impl Invalid {
-    fn at<T>(value: &Spanned<T>, reason: String) -> Self {
-        Self { offset: value.span().start, reason }
-    }
-}
-
 fn policy(text: &str, file: File) -> Result<Policy, Invalid> {
     check_count(&file.agent, "agent", KEYS_MAX)?;
     check_count(&file.rule, "rule", RULES_MAX)?;
@@ -143,12 +128,6 @@ fn policy(text: &str, file: File) -> Result<Policy, Invalid> {
     }
     policy.per_pair_per_minute = file.limits.and_then(|Table(limits)| limits.per_pair_per_minute);
     Ok(policy)
-}
-
-fn check_count<T>(entries: &[Spanned<T>], key: &str, most: usize) -> Result<(), Invalid> {
-    entries.get(most).map_or(Ok(()), |first| {
-        Err(Invalid::at(first, format!("there are more than {most} [[{key}]]")))
-    })
 }
 
 fn add_key(policy: &mut Policy, agent: &Spanned<Table<AgentEntry>>) -> Result<(), Invalid> {

@@ -5,7 +5,7 @@ use platform::{paths, process};
 use std::{ffi::OsString, path::Path};
 
 /// Returns the name of an agent CLI, or else the command's file name without its directory.
-pub(super) fn program(command: &[OsString], recipes: &Book) -> Option<String> {
+pub(crate) fn program(command: &[OsString], recipes: &Book) -> Option<String> {
     if let Some(cli) = agent_cli(command, recipes) {
         return Some(cli);
     }

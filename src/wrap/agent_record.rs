@@ -87,12 +87,17 @@ impl AgentRecord {
 
     /// Returns the command that starts the agent again.
     pub(crate) fn command(&self) -> Vec<String> {
-        let resume = resume_of(&self.cli);
-        let arguments = resume.map_or_else(
-            || self.arguments.clone(),
-            |resume| resume.start(&self.arguments, self.conversation.as_deref()),
-        );
-        [vec![self.program.clone()], arguments].concat()
+        self.resuming(&self.program, &self.arguments)
+    }
+
+    /// Returns the command that goes on with the recorded conversation, with these words of the
+    /// same CLI.
+    pub(crate) fn resuming(&self, program: &str, arguments: &[String]) -> Vec<String> {
+        let arguments = match resume_of(&self.cli) {
+            Some(it) => it.start(&it.kept(arguments), self.conversation.as_deref()),
+            None => arguments.to_vec(),
+        };
+        [vec![program.to_owned()], arguments].concat()
     }
 
     fn write(&self, home: &Path) -> io::Result<()> {
@@ -111,6 +116,18 @@ fn resume_of(cli: &str) -> Option<&'static Resume> {
 /// The path of a record. Names that differ only in case are one name.
 fn path(home: &Path, name: &str) -> PathBuf {
     home.join(DIRECTORY).join(format!("{}.json", name.to_ascii_lowercase()))
+}
+
+/// Reads the record of an agent, if there is one. A file that is no record counts as none, with a
+/// line in the log.
+pub(crate) fn of(home: &Path, name: &str) -> Option<AgentRecord> {
+    let path = path(home, name);
+    let failed = |error: &io::Error| {
+        if error.kind() != ErrorKind::NotFound {
+            tracing::warn!("{}: {error}", path.display());
+        }
+    };
+    read(&path).inspect_err(failed).ok()
 }
 
 /// Whether an agent of this name can be started again.

@@ -18,6 +18,7 @@ use super::{
     paste::Paste,
     questions::Questions,
     signals::Signals,
+    teams::{self, Sender},
     threads::{self, Channels, Streams, ThreadEvent, Threads, spawn},
     transcripts::{self, Follower},
     waker::Waker,
@@ -98,6 +99,8 @@ pub(super) struct Parts {
     pub(super) notifier: Notifier,
     /// Called when the agent goes on without its terminal; `None` if it ends then.
     pub(super) on_hang_up: Option<Box<dyn FnOnce()>>,
+    /// The home, which has the groups of agents.
+    pub(super) home: PathBuf,
     /// The keeper of the agent's record, if the agent can be started again.
     pub(super) agent_record: Option<RecordKeeper>,
 }
@@ -530,6 +533,11 @@ impl Driver {
             }
             Output::Identify => self.identify(),
             Output::Send(handle, message, hops) => self.send(handle, message, hops),
+            Output::Expand(message) => {
+                let sender = Sender { name: Some(self.client.name()), directory: None };
+                let members = teams::members(&self.parts.home, &message.to, &sender);
+                self.inputs.push_back(Input::Expanded(message, members));
+            }
             Output::Report(id, progress) => self.report(id, progress),
             Output::Acknowledge(id) => self.client.acknowledge(&id),
             Output::Return(id, after_ms) => {

@@ -47,6 +47,7 @@ mod shells;
 mod soak;
 mod stress;
 mod taken_endpoint;
+mod team;
 mod tidy;
 mod top;
 mod unread_log;

@@ -43,6 +43,9 @@ pub const OPERATOR: &str = "@operator";
 /// The prefix of a guest's name; [`GUEST_DIGITS`] hexadecimal digits follow.
 pub const GUEST: &str = "@guest-";
 
+/// The beginning of a guest's name that no group's has.
+const GUEST_WORD: &str = "guest";
+
 /// The number of digits in a guest's name.
 pub const GUEST_DIGITS: usize = 8;
 
@@ -187,6 +190,26 @@ pub fn is_daemons(text: &str) -> bool {
     text.starts_with('@')
 }
 
+/// Returns the name of the group in an address such as `@reviewers`. The addresses of the daemon, of
+/// operators and of guests are no groups.
+#[must_use]
+pub fn group_of(address: &str) -> Option<&str> {
+    address.strip_prefix('@').filter(|group| check_group(group).is_ok())
+}
+
+/// Checks the name of a group of agents, without its `@`.
+///
+/// # Errors
+/// If an agent could not have the name, or if it begins like the name of a guest.
+pub fn check_group(group: &str) -> Result<(), NameError> {
+    check(group)?;
+    let beginning = group.get(..GUEST_WORD.len());
+    match beginning.is_some_and(|word| word.eq_ignore_ascii_case(GUEST_WORD)) {
+        true => Err(NameError::Reserved),
+        false => Ok(()),
+    }
+}
+
 fn check(text: &str) -> Result<(), NameError> {
     check_word(text, LOCAL_NAME_BYTES_MAX, NameError::TooLong)?;
     if RESERVED.iter().any(|word| word.eq_ignore_ascii_case(text)) {
@@ -300,6 +323,26 @@ mod tests {
             assert_eq!(Name::parse_remote(text).unwrap_err(), why, "{text}");
         }
         refused("Ann@pi", NameError::Character);
+    }
+
+    #[test]
+    fn group_is_no_name_of_the_daemons() {
+        assert_eq!(group_of("@reviewers"), Some("reviewers"));
+        for address in [
+            "reviewers",
+            "@",
+            "@relay",
+            "@Operator",
+            "@guest",
+            "@Guests",
+            "@guest-1a2b3c4d",
+            "@a@b",
+            "@-a",
+            "@user",
+            "@*",
+        ] {
+            assert_eq!(group_of(address), None, "{address}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::{
     failure::DeliveryFailure,
     frame::Head,
     keyboard::Reader,
+    outgoing::OutgoingMessage,
     output::{Caller, SendHandle},
     transcript::{Record, TranscriptId},
 };
@@ -79,6 +80,9 @@ pub enum Input<'a> {
         /// The new number of rows.
         rows: usize,
     },
+    /// The message of [`Output::Expand`](super::Output::Expand) goes to these agents, or to nobody,
+    /// for a reason that is a clause.
+    Expanded(OutgoingMessage, Result<Vec<String>, String>),
     /// A message arrived for the agent.
     Delivered(IncomingMessage),
     /// The daemon accepted a message of the agent's.

@@ -106,6 +106,7 @@ impl TerminalSide {
             Input::Printed(bytes) => self.printed(now, bytes),
             Input::Keys(bytes) => self.keys(now, bytes),
             Input::Resized { columns, rows } => self.listener.resized(now, columns, rows),
+            Input::Expanded(message, members) => self.listener.expanded(now, &message, members),
             Input::Delivered(message) if self.is_child_gone => {
                 self.injector.out.push(Output::Return(message.id, RETURN_MS));
             }
@@ -417,7 +418,15 @@ impl TerminalSide {
     fn pass_on(&mut self, now: Moment) {
         for event in std::mem::take(&mut self.listener.events) {
             match event {
-                Event::Message(handle, message) => self.send(handle, message),
+                Event::Message(handle, mut message) => {
+                    self.name_answered(&mut message);
+                    let hops = self.injector.count_sent(&message.to);
+                    self.injector.out.push(Output::Send(handle, message, hops));
+                }
+                Event::Group(mut message) => {
+                    self.name_answered(&mut message);
+                    self.injector.out.push(Output::Expand(message));
+                }
                 Event::Problem(sentence) => {
                     self.injector.out.push(Output::Log(sentence.clone()));
                     self.injector.notify(sentence);
@@ -429,10 +438,10 @@ impl TerminalSide {
         }
     }
 
-    /// Sends a message, with the whole id of the delivery that it answers in place of the id's
-    /// beginning. If there is no such delivery, the message is sent without an id, and the agent is
-    /// told so unless the message is for a guest, where it fails anyway.
-    fn send(&mut self, handle: SendHandle, mut message: OutgoingMessage) {
+    /// Puts the whole id of the delivery that a message answers in place of the id's beginning. If
+    /// there is no such delivery, the message is sent without an id, and the agent is told so unless
+    /// the message is for a guest, where it fails anyway.
+    fn name_answered(&mut self, message: &mut OutgoingMessage) {
         if let Some(prefix) = message.reply_to.take() {
             message.reply_to = self.injector.find_typed(&prefix);
             let is_for_guest = name::is_daemons(&message.to) && message.to != OPERATOR;
@@ -442,8 +451,6 @@ impl TerminalSide {
                 ));
             }
         }
-        let hops = self.injector.count_sent(&message.to);
-        self.injector.out.push(Output::Send(handle, message, hops));
     }
 }
 

@@ -15,7 +15,7 @@ use super::{
     transcript::{Record, TranscriptId},
 };
 use inner_run::InnerRun;
-use protocol::Moment;
+use protocol::{Moment, name};
 use sent::SentMessages;
 use std::mem;
 
@@ -23,6 +23,8 @@ use std::mem;
 pub(super) enum Event {
     /// The agent sends a message. Its `reply_to` may still be only the beginning of an id.
     Message(SendHandle, OutgoingMessage),
+    /// The agent sends a message to a group.
+    Group(OutgoingMessage),
     /// A message has a problem. The sentence is for the log and for the agent.
     Problem(String),
     /// The child's own transcript has this prompt.
@@ -236,14 +238,40 @@ impl Listener {
         }
     }
 
+    /// Turns a message to a group into one for each of its agents, or into a problem.
+    pub(super) fn expanded(
+        &mut self,
+        now: Moment,
+        message: &OutgoingMessage,
+        members: Result<Vec<String>, String>,
+    ) {
+        match members {
+            Ok(names) => {
+                for to in names {
+                    let event = self.message(now, OutgoingMessage { to, ..message.clone() });
+                    self.events.push(event);
+                }
+            }
+            Err(why) => {
+                let sentence = format!("Your message to {} was not sent: {why}.", message.to);
+                self.events.push(Event::Problem(sentence));
+            }
+        }
+    }
+
+    fn message(&mut self, now: Moment, message: OutgoingMessage) -> Event {
+        let handle = SendHandle(self.next_handle);
+        self.next_handle += 1;
+        self.sent.add(now, handle, &message);
+        Event::Message(handle, message)
+    }
+
     fn event(&mut self, now: Moment, extracted: Extracted) -> Option<Event> {
         Some(match extracted {
-            Extracted::Message(message) => {
-                let handle = SendHandle(self.next_handle);
-                self.next_handle += 1;
-                self.sent.add(now, handle, &message);
-                Event::Message(handle, message)
+            Extracted::Message(message) if name::group_of(&message.to).is_some() => {
+                Event::Group(message)
             }
+            Extracted::Message(message) => self.message(now, message),
             Extracted::Problem(Problem { fault: Fault::Misplaced, .. })
                 if mem::replace(&mut self.is_misplaced_told, true) =>
             {

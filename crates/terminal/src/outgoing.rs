@@ -3,8 +3,8 @@
 /// A message from the agent to another one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OutgoingMessage {
-    /// The recipient: an agent's name, `*` for everyone, or the name of a person's command line. A
-    /// guest's gets only answers.
+    /// The recipient: an agent's name, `*` for everyone, a group, or the name of a person's command
+    /// line. A guest's gets only answers.
     pub to: String,
     /// The topic, from `[topic:T]` or a `#T` in place of a name.
     pub topic: Option<String>,

@@ -27,6 +27,9 @@ pub enum Output {
     /// Send this message, with the agent's count of messages with its recipient, if the agent's
     /// work is known.
     Send(SendHandle, OutgoingMessage, Option<LoopCount>),
+    /// Determine the agents of the group that this message is to, and answer with
+    /// [`Input::Expanded`](super::Input::Expanded).
+    Expand(OutgoingMessage),
     /// Acknowledge the delivery with this id, because its message was typed and submitted.
     Acknowledge(String),
     /// Report the progress of the delivery with this id.

@@ -206,6 +206,8 @@ impl Driver {
         let screen = self.side.screen();
         let full_screen = screen.alternate().then(|| screen.text());
         self.input(Input::ChildGone);
+        // A last message to a group is sent to its agents.
+        self.take_inputs();
         // The thread that waits for the command reports its exit code, unless it panics.
         let code = self.exit_code.unwrap_or(1);
         let mut ended = control::Ended::new(code, &self.side.screen().text());

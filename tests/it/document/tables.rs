@@ -22,9 +22,10 @@ const COMMAND: &str = "UPDATE_EXPECT=1 cargo test --test it -- document::tables"
 /// A table: its document in docs/, its name in the markers, and the function that makes it.
 type Table = (&'static str, &'static str, fn() -> String);
 
-const TABLES: [Table; 15] = [
+const TABLES: [Table; 16] = [
     ("CONFIGURATION.md", "commands", commands),
     ("CONFIGURATION.md", "config.toml", configuration_keys),
+    ("CONFIGURATION.md", "agents.toml", team_keys),
     ("CONFIGURATION.md", "environment", environment),
     ("PROTOCOL.md", "message types", message_types),
     ("PROTOCOL.md", "fatal errors", fatal_errors),
@@ -209,6 +210,12 @@ fn stages_of_a_text() -> String {
         [ticks(name.to_lowercase()), paragraphs.join(" ")]
     });
     table(["stage", "means"], rows)
+}
+
+fn team_keys() -> String {
+    let keys = members("src/config/team.rs", "TeamAgent");
+    let rows = keys.into_iter().map(|key| [ticks(key.name), key.paragraphs.join(" ")]);
+    table(["key", "is"], rows)
 }
 
 fn recipe_keys() -> String {

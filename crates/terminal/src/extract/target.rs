@@ -1,14 +1,14 @@
 //! The recipient that a message names.
 
 use protocol::{
-    name::{EVERYONE, GUEST, GUEST_DIGITS, Name, OPERATOR},
+    name::{self, EVERYONE, GUEST, GUEST_DIGITS, Name, OPERATOR},
     topic,
 };
 
 /// The recipient of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
-    /// An agent's name, `*`, or the name of a person's command line.
+    /// An agent's name, `*`, a group, or the name of a person's command line.
     pub(super) to: String,
     /// The topic after `#`, whose subscribers are the recipients.
     pub(super) topic: Option<String>,
@@ -31,7 +31,8 @@ impl Target {
         let agent = || Name::parse_any(&text.replacen("\\@", "@", 1)).ok();
         let to = everyone
             .or_else(|| agent().map(|name| name.as_str().to_owned()))
-            .or_else(|| command_line(text));
+            .or_else(|| command_line(text))
+            .or_else(|| group(text));
         let unknown = || format!("`{}` is not an agent's name", shorten(text));
         to.map(|to| Self { to, topic: None }).ok_or_else(unknown)
     }
@@ -55,6 +56,12 @@ fn command_line(text: &str) -> Option<String> {
     is_guest.then(|| text.to_owned())
 }
 
+/// Returns the address of a group, which may have a backslash as the name of a command line.
+fn group(text: &str) -> Option<String> {
+    let text = text.strip_prefix('\\').unwrap_or(text);
+    name::group_of(text).map(|_| text.to_owned())
+}
+
 /// Shortens foreign text for use in a sentence, and removes its control characters.
 pub(super) fn shorten(text: &str) -> String {
     let mut short: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
@@ -69,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn command_line_has_the_names_of_its_frame() {
+    fn command_line_has_the_names_of_its_frame_and_others_are_groups() {
         for (text, name) in [
             ("@operator", Some("@operator")),
             ("\\@operator", Some("@operator")),
@@ -87,7 +94,9 @@ mod tests {
             ("@", None),
             ("\\", None),
             ("\\Bob", None),
-            ("@Bob", None),
+            ("@reviewers", Some("@reviewers")),
+            ("\\@reviewers", Some("@reviewers")),
+            ("@guests", None),
             ("\\\\@operator", None),
         ] {
             let target = Target::parse(text).ok().map(|target| target.to);

@@ -14,7 +14,7 @@ use crate::{
 use protocol::{
     Moment,
     code::NackCode,
-    name::{EVERYONE, Name},
+    name::{self, EVERYONE, Name},
 };
 use std::collections::VecDeque;
 
@@ -457,6 +457,7 @@ impl World {
                     let is_empty = said.body.trim().is_empty() && said.data.is_none();
                     assert!(!is_empty, "{said:?}");
                 }
+                Output::Expand(said) => assert!(name::group_of(&said.to).is_some(), "{said:?}"),
                 Output::Log(line) if line.starts_with("the agent did not get ") => {
                     self.check_draft_removed();
                 }

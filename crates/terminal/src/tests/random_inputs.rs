@@ -230,6 +230,7 @@ impl Checker {
                 | Output::Report(..)
                 | Output::Activity(_)
                 | Output::Counted(..)
+                | Output::Expand(..)
                 | Output::Log(_) => {}
                 Output::Identify => identifies = true,
             }

@@ -1,0 +1,52 @@
+//! Groups of agents as addresses: `@reviewers` stands for its agents.
+
+use super::{failure::Failure, identity::wrapper_around};
+use crate::wrap::teams::{self, Sender};
+use client::home::{HomeOptions, agent_around};
+use platform::paths;
+use protocol::name::group_of;
+use std::path::PathBuf;
+
+/// Replaces each group among addresses by its agents. Each agent is there once, and `from`, the
+/// sender if it is an agent, is in no group.
+pub(super) fn expanded<'a>(
+    options: &HomeOptions,
+    addresses: impl IntoIterator<Item = &'a str>,
+    from: Option<&str>,
+) -> Result<Vec<String>, Failure> {
+    let mut agents = Vec::<String>::new();
+    let mut add = |name: String| {
+        if !agents.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
+            agents.push(name);
+        }
+    };
+    for address in addresses {
+        match group_of(address) {
+            Some(_) => members(options, address, from)?.into_iter().for_each(&mut add),
+            None => add(address.to_owned()),
+        }
+    }
+    Ok(agents)
+}
+
+fn members(
+    options: &HomeOptions,
+    address: &str,
+    from: Option<&str>,
+) -> Result<Vec<String>, Failure> {
+    let around = agent_around();
+    let directory = paths::current_directory().map_err(Failure::because)?;
+    let sender = Sender {
+        name: from.or(around.as_deref()),
+        directory: Some(&*directory).filter(|_| around.is_none()),
+    };
+    teams::members(&home(options)?, address, &sender).map_err(|why| {
+        Failure::usage(why).hint("`agent-relay team status` shows the agents of a team")
+    })
+}
+
+/// The home with the teams: inside an agent, that of its wrapper.
+fn home(options: &HomeOptions) -> Result<PathBuf, Failure> {
+    let of_wrapper = wrapper_around().and_then(|it| it.run_directory.parent().map(PathBuf::from));
+    of_wrapper.map_or_else(|| Ok(options.home()?), Ok)
+}

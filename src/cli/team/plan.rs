@@ -1,0 +1,132 @@
+//! The plan of a team: what agents.toml means in its directory.
+
+use super::worktree::Worktree;
+use crate::{
+    cli::failure::Failure,
+    config::team::{self, FILE, TeamAgent},
+    wrap::teams::{self, Member, TeamRecord},
+};
+use client::home::{ConfigError, text};
+use platform::{paths, shell::quoted};
+use protocol::text::{escaped, escaped_text};
+use std::path::{Path, PathBuf};
+
+/// The agents of a file, in the order in which they are started.
+pub(super) struct Plan {
+    pub(super) file: PathBuf,
+    /// The hash of the file's text.
+    pub(super) hash: String,
+    pub(super) agents: Vec<Planned>,
+}
+
+/// An agent, and the place where it runs.
+pub(super) struct Planned {
+    pub(super) agent: TeamAgent,
+    pub(super) directory: PathBuf,
+    pub(super) worktree: Option<Worktree>,
+}
+
+/// Finds the file of the team here: that of the team whose worktree this is, or the one in this
+/// directory or above it.
+pub(super) fn file_here(home: &Path) -> Result<PathBuf, Failure> {
+    let here = paths::current_directory().map_err(Failure::because)?;
+    let known = teams::all(home).map_err(Failure::because)?;
+    let is_of_worktree = |team: &TeamRecord| {
+        let trees = team.agents.iter().filter_map(|agent| agent.worktree.as_ref());
+        trees.into_iter().any(|tree| here.starts_with(tree))
+    };
+    if let Some(team) = known.into_iter().find(is_of_worktree) {
+        return Ok(team.file);
+    }
+    team::find(&here).ok_or_else(|| {
+        let failure =
+            format!("there is no {FILE} in {} or above", escaped(&here.to_string_lossy()));
+        Failure::failed(failure).hint("`agent-relay help team` shows an example")
+    })
+}
+
+impl Plan {
+    /// Reads a file.
+    pub(super) fn read(file: PathBuf) -> Result<Self, Failure> {
+        let failed = |error: ConfigError| Failure::failed(escaped(&error.to_string()));
+        let text =
+            text::read(&file).map_err(|error| failed(ConfigError::unreadable(&file, &error)))?;
+        let agents = team::parse(&file, &text).map_err(failed)?;
+        if agents.is_empty() {
+            let failure = format!("{} has no [[agent]]", escaped(&file.to_string_lossy()));
+            return Err(Failure::failed(failure));
+        }
+        let folder = file.parent().map(Path::to_owned).unwrap_or_default();
+        let agents = agents.into_iter().map(|agent| Planned::new(agent, &folder));
+        let agents = agents.collect::<Result<_, _>>()?;
+        Ok(Self { file, hash: teams::hash(text.as_bytes()), agents })
+    }
+
+    /// Returns what the home keeps of the team once it is up.
+    pub(super) fn record(&self) -> TeamRecord {
+        let agents = self.agents.iter().map(|planned| Member {
+            name: planned.agent.name.clone(),
+            directory: planned.directory.clone(),
+            worktree: planned.worktree.as_ref().map(|tree| tree.path.clone()),
+            groups: planned.agent.groups.clone(),
+        });
+        TeamRecord {
+            file: self.file.clone(),
+            agreed: self.hash.clone(),
+            is_up: true,
+            agents: agents.collect(),
+        }
+    }
+
+    /// Describes all that is started.
+    pub(super) fn in_words(&self) -> String {
+        self.agents.iter().map(Planned::in_words).collect()
+    }
+}
+
+impl Planned {
+    fn new(agent: TeamAgent, folder: &Path) -> Result<Self, Failure> {
+        let directory = match &agent.directory {
+            Some(below) => paths::absolute(folder.join(below)).map_err(Failure::because)?,
+            None => folder.to_owned(),
+        };
+        if !directory.is_dir() {
+            let shown = directory.to_string_lossy();
+            return Err(Failure::failed(escaped(&format!(
+                "{FILE} has {} in {shown}, which is no directory",
+                agent.name
+            ))));
+        }
+        if !agent.worktree {
+            return Ok(Self { agent, directory, worktree: None });
+        }
+        let (worktree, below) = Worktree::of(&directory, &agent.name)?;
+        Ok(Self { agent, directory: worktree.path.join(below), worktree: Some(worktree) })
+    }
+
+    fn in_words(&self) -> String {
+        let Self { agent, directory, worktree } = self;
+        let command: Vec<_> = agent.command.iter().map(quoted).collect();
+        let mut lines = vec![format!("  {}: {}", agent.name, command.join(" "))];
+        let mut add = |line: String| lines.push(format!("    {line}"));
+        add(format!("in {}", directory.display()));
+        if let Some(tree) = worktree {
+            add(format!("a worktree of git on the branch {}", tree.branch));
+        }
+        let groups: Vec<_> = agent.groups.iter().map(|group| format!("@{group}")).collect();
+        for (words, list) in
+            [("after", &agent.needs), ("in", &groups), ("gets messages on", &agent.topics)]
+        {
+            if !list.is_empty() {
+                add(format!("{words} {}", list.join(", ")));
+            }
+        }
+        let mut text: String = lines.iter().map(|line| format!("{}\n", escaped(line))).collect();
+        if let Some(prompt) = &agent.prompt {
+            text.push_str("    first prompt:\n");
+            let prompt = escaped_text(prompt);
+            text.extend(prompt.lines().map(|line| format!("      | {line}\n")));
+        }
+        text
+    }
+}

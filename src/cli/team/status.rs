@@ -1,0 +1,123 @@
+//! `team status`: the agents of a project, and what they do.
+
+use super::{
+    plan::{Plan, Planned, file_here},
+    presence::{Presence, is_same},
+};
+use crate::{
+    cli::{
+        agents::activity,
+        context::context,
+        failure::{DONE, Failure},
+        identity::Identity,
+        print::Out,
+        request::agent_row,
+        table::Column,
+    },
+    wrap::agent_record,
+};
+use argh::{ArgsInfo, FromArgs};
+use client::{
+    Client,
+    home::{Context, HomeOptions},
+};
+use protocol::text::escaped;
+use serde::Serialize;
+use std::path::Path;
+
+/// The columns of the list.
+const COLUMNS: [Column; 4] = [
+    Column::cut("NAME", 12),
+    Column::cut("STATE", 20),
+    Column::cut("GROUPS", 10),
+    Column::cut("DIRECTORY", 20),
+];
+
+/// List the agents of a project, in the order in which they are started.
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "status",
+    help_triggers("--help"),
+    example = "agent-relay team status",
+    example = "agent-relay team status --json"
+)]
+pub(super) struct Status {
+    /// print one JSON object a line for each agent
+    #[argh(switch)]
+    json: bool,
+}
+
+/// An agent of the team.
+#[derive(Serialize)]
+struct Row<'a> {
+    name: &'a str,
+    running: bool,
+    /// The state in words.
+    state: String,
+    directory: &'a Path,
+    worktree: bool,
+    groups: &'a [String],
+    topics: &'a [String],
+    needs: &'a [String],
+}
+
+impl Status {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
+        let context = context(options)?;
+        let plan = Plan::read(file_here(&context.home)?)?;
+        let identity = Identity::of_process(&context)?;
+        // Without a daemon, the wrappers still tell who runs.
+        let client = context.try_join(&|endpoint| identity.settings(endpoint)).ok();
+        let rows = plan.agents.iter().map(|planned| row(&context, client.as_ref(), planned));
+        let rows = rows.collect::<Result<Vec<_>, _>>()?;
+        let mut out = Out::new();
+        if self.json {
+            return rows.iter().try_for_each(|row| out.json("team", row)).map(|()| DONE);
+        }
+        let cells = rows.iter().map(|row| {
+            let groups: Vec<_> = row.groups.iter().map(|group| format!("@{group}")).collect();
+            let directory = row.directory.to_string_lossy();
+            [row.name, &row.state, &groups.join(" "), &directory].map(escaped).to_vec()
+        });
+        out.table(&COLUMNS, cells.collect(), "")?;
+        Ok(DONE)
+    }
+}
+
+fn row<'p>(
+    context: &Context,
+    client: Option<&Client>,
+    planned: &'p Planned,
+) -> Result<Row<'p>, Failure> {
+    let Planned { agent, directory, worktree } = planned;
+    let presence = Presence::of(&context.home, &agent.name, directory)?;
+    let state = match &presence {
+        Presence::Here(_) => {
+            let doing = |client| agent_row(client, &agent.name, |row| row.and_then(activity));
+            let doing = client.map(doing).transpose()?.flatten();
+            doing.map_or_else(|| "runs".to_owned(), |(words, _)| words)
+        }
+        Presence::Elsewhere(other) => format!("runs in {other}"),
+        Presence::Absent => {
+            let record = agent_record::of(&context.home, &agent.name);
+            let own = record.filter(|record| is_same(&record.directory, directory));
+            match own.map(|record| record.ended.is_some()) {
+                Some(true) => "has ended",
+                Some(false) => "was cut off",
+                None => "does not run",
+            }
+            .to_owned()
+        }
+    };
+    Ok(Row {
+        name: &agent.name,
+        running: presence.is_here(),
+        state,
+        directory,
+        worktree: worktree.is_some(),
+        groups: &agent.groups,
+        topics: &agent.topics,
+        needs: &agent.needs,
+    })
+}

@@ -1,0 +1,284 @@
+//! `team up`: start the agents of a project that do not run.
+
+use super::{
+    plan::{Plan, Planned, file_here},
+    presence::{Presence, is_same},
+};
+use crate::{
+    cli::{
+        agent_options::AgentOptions,
+        context::context,
+        failure::{DONE, Failure, TIMED_OUT},
+        input::confirm,
+        launch::make_home,
+        print::{Out, eprint_line, help},
+        send::{join_as, not_delivered},
+        spawn::{Agent, Started},
+        wrapped::check_is_person,
+    },
+    config::recipes,
+    wrap::{
+        Book, about,
+        agent_record::{self, AgentRecord},
+        agents,
+        teams::{self, TeamRecord},
+    },
+};
+use argh::{ArgsInfo, FromArgs};
+use client::{
+    Event, Outgoing,
+    home::{Context, HomeOptions},
+};
+use platform::clock;
+use protocol::text::escaped;
+use serde::Serialize;
+use std::{ffi::OsString, path::Path, time::Duration};
+
+/// The longest wait until the daemon has accepted a first prompt.
+const PROMPT_MS: u64 = 30_000;
+
+/// Start the agents of a project that do not run.
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "up",
+    help_triggers("--help"),
+    example = "agent-relay team up",
+    example = "agent-relay team up --yes --json",
+    note = "Shows first what agents.toml asks for, and asks whether to start it, if you have not agreed to this text of the file before.",
+    note = "An agent that was here before goes on with its own conversation."
+)]
+pub(super) struct Up {
+    /// agree to the file without a question
+    #[argh(switch)]
+    yes: bool,
+
+    /// begin new conversations
+    #[argh(switch)]
+    fresh: bool,
+
+    /// print one JSON object a line for each agent
+    #[argh(switch)]
+    json: bool,
+}
+
+/// What became of an agent.
+#[derive(Serialize)]
+struct Report<'a> {
+    name: &'a str,
+    state: State,
+    /// The process id of its command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    directory: &'a Path,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// It begins a conversation.
+    Started,
+    /// It goes on with its conversation.
+    Resumed,
+    /// It ran already.
+    Running,
+    /// Its command has ended already, with success.
+    Ended,
+}
+
+impl Up {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
+        check_is_person()?;
+        let mut context = context(options)?;
+        let plan = Plan::read(file_here(&context.home)?)?;
+        let known = teams::of(&context.home, &plan.file).map_err(Failure::because)?;
+        self.agree(&plan, known.as_ref())?;
+        make_home(&context.home)?;
+        plan.record().write(&context.home).map_err(Failure::because)?;
+        known.iter().for_each(|known| note_others(&context.home, known, &plan));
+        let recipes =
+            recipes::load(&context.home).map_err(|error| Failure::because(error.to_string()))?;
+        let mut starter = Starter { up: &self, options, recipes, failed: Vec::new() };
+        let mut code = DONE;
+        for planned in &plan.agents {
+            let started = starter.start(&mut context, planned);
+            let started = started.and_then(|report| self.print(&report));
+            if let Err(failure) = started {
+                starter.failed.push(&planned.agent.name);
+                code = if code == DONE { failure.code } else { code };
+                crate::cli::exit_code_as(self.json, Err(failure));
+            }
+        }
+        if !self.json {
+            eprint_line("`agent-relay attach NAME` shows one, `agent-relay top` all");
+        }
+        Ok(code)
+    }
+
+    /// Lets the person see what a file asks for, unless the person has agreed to it before.
+    fn agree(&self, plan: &Plan, known: Option<&TeamRecord>) -> Result<(), Failure> {
+        if known.is_some_and(|known| known.agreed == plan.hash) {
+            return Ok(());
+        }
+        let file = escaped(&plan.file.to_string_lossy());
+        let has_changed = if known.is_some() { "has changed, and " } else { "" };
+        help(&format!("{file} {has_changed}asks for this:\n{}", plan.in_words()));
+        if self.yes {
+            return Ok(());
+        }
+        confirm("Start these agents?", "nothing was started")
+    }
+
+    fn print(&self, report: &Report<'_>) -> Result<(), Failure> {
+        let mut out = Out::new();
+        if self.json {
+            return out.json("team-up", report);
+        }
+        let name = report.name;
+        let pid = report.pid.unwrap_or_default();
+        match report.state {
+            State::Started => out.line(format_args!("{name} runs (process {pid})")),
+            State::Resumed => out.line(format_args!("{name} goes on (process {pid})")),
+            State::Running => out.line(format_args!("{name} runs already")),
+            State::Ended => out.line(format_args!("{name} ran, and has ended already")),
+        }
+    }
+}
+
+/// Tells of agents that run, and that the file had when the team was started and has no longer.
+fn note_others(home: &Path, known: &TeamRecord, plan: &Plan) {
+    for agent in &known.agents {
+        let is_planned =
+            plan.agents.iter().any(|it| it.agent.name.eq_ignore_ascii_case(&agent.name));
+        let presence = Presence::of(home, &agent.name, &agent.directory);
+        if !is_planned && presence.is_ok_and(|presence| presence.is_here()) {
+            let name = &agent.name;
+            eprint_line(format_args!(
+                "note: {name} runs and is not in the file any more: `agent-relay stop {name}` ends it"
+            ));
+        }
+    }
+}
+
+/// Starts agents, one after the other.
+struct Starter<'a> {
+    up: &'a Up,
+    options: &'a HomeOptions,
+    recipes: Book,
+    /// The agents that were not started.
+    failed: Vec<&'a str>,
+}
+
+impl Starter<'_> {
+    fn start<'p>(
+        &self,
+        context: &mut Context,
+        planned: &'p Planned,
+    ) -> Result<Report<'p>, Failure> {
+        let Planned { agent, directory, worktree } = planned;
+        let name = &*agent.name;
+        let is_missing =
+            |need: &&String| self.failed.iter().any(|it| it.eq_ignore_ascii_case(need));
+        if let Some(need) = agent.needs.iter().find(is_missing) {
+            return Err(Failure::failed(format!("{name} is not started, since it needs {need}")));
+        }
+        match Presence::of(&context.home, name, directory)? {
+            Presence::Here(_) => {
+                return Ok(Report { name, state: State::Running, pid: None, directory });
+            }
+            Presence::Elsewhere(other) => return Err(anothers(name, &other)),
+            Presence::Absent => {}
+        }
+        let record = self.record(&context.home, planned)?;
+        if let Some(tree) = worktree {
+            let path = escaped(&tree.path.to_string_lossy());
+            tree.make(|| eprint_line(format_args!("making the worktree {path}")))?;
+        }
+        if !directory.is_dir() {
+            let failure = format!("{name}: there is no directory {}", directory.display());
+            return Err(Failure::failed(escaped(&failure)));
+        }
+        let conversation = record.as_ref().and_then(|record| record.conversation.as_deref());
+        let Started { pid, .. } = self.spawn(context, planned, record.as_ref())?;
+        let state = match (pid, conversation) {
+            (None, _) => State::Ended,
+            (_, Some(_)) => State::Resumed,
+            (_, None) => State::Started,
+        };
+        if let (State::Started, Some(prompt)) = (state, &agent.prompt) {
+            self.send(name, prompt).map_err(|failure| {
+                let why = failure.line().unwrap_or_default();
+                Failure::new(failure.code, format!("{name} runs without its first prompt: {why}"))
+            })?;
+        }
+        Ok(Report { name, state, pid, directory })
+    }
+
+    /// Returns the record of an agent that was here before, with the same CLI. One of another
+    /// directory has the name for itself.
+    fn record(&self, home: &Path, planned: &Planned) -> Result<Option<AgentRecord>, Failure> {
+        let Planned { agent, directory, .. } = planned;
+        let Some(record) = agent_record::of(home, &agent.name) else { return Ok(None) };
+        if !is_same(&record.directory, directory) {
+            return Err(anothers(&agent.name, &record.directory.to_string_lossy()));
+        }
+        let is_resumed = !self.up.fresh && self.cli(planned).as_deref() == Some(&record.cli);
+        Ok(Some(record).filter(|_| is_resumed))
+    }
+
+    /// The agent CLI that an agent's command runs.
+    fn cli(&self, planned: &Planned) -> Option<String> {
+        let command: Vec<_> = planned.agent.command.iter().map(OsString::from).collect();
+        about::program(&command, &self.recipes).filter(|name| agents::named(name).is_some())
+    }
+
+    fn spawn(
+        &self,
+        context: &mut Context,
+        planned: &Planned,
+        record: Option<&AgentRecord>,
+    ) -> Result<Started, Failure> {
+        let Planned { agent, directory, .. } = planned;
+        let options = AgentOptions {
+            brief: self.cli(planned).is_some(),
+            topics: &agent.topics,
+            ..AgentOptions::default()
+        };
+        let command = match (record, agent.command.split_first()) {
+            (Some(record), Some((program, arguments))) => record.resuming(program, arguments),
+            _ => agent.command.clone(),
+        };
+        let agent = Agent {
+            name: &agent.name,
+            directory: directory.clone(),
+            options: options.to_arguments()?,
+            command: command.into_iter().map(OsString::from).collect(),
+            restored: record.map(|record| record.conversation.as_deref()),
+        };
+        agent.start(context)
+    }
+
+    /// Sends an agent its first prompt, and waits until the daemon has accepted it.
+    fn send(&self, name: &str, prompt: &str) -> Result<(), Failure> {
+        let client = join_as(None, None, self.options)?;
+        let id = client.send(Outgoing::message(name, prompt))?;
+        let deadline = clock::monotonic_ms().saturating_add(PROMPT_MS);
+        loop {
+            let left = Duration::from_millis(deadline.saturating_sub(clock::monotonic_ms()));
+            match client.events().recv_timeout(left) {
+                Ok(Event::Accepted { send_id, .. }) if send_id == id => return Ok(()),
+                Ok(Event::Refused { send_id, nack }) if send_id == id => {
+                    return Err(not_delivered(&client, name, &nack));
+                }
+                Ok(_) => {}
+                Err(_) => return Err(Failure::new(TIMED_OUT, "the daemon did not accept it")),
+            }
+        }
+    }
+}
+
+fn anothers(name: &str, directory: &str) -> Failure {
+    let failure = format!("{name} is the name of an agent in {}", escaped(directory));
+    let hint = format!("choose another name, or `agent-relay purge --forget {name}`");
+    Failure::failed(failure).hint(hint)
+}

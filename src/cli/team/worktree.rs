@@ -1,0 +1,117 @@
+//! A worktree of git for an agent, so that agents of one repository do not change the same files.
+//!
+//! It stands next to the repository: that of the agent `web` of `/src/shop` is
+//! `/src/shop.worktrees/web`, on the branch `agents/web`.
+
+use crate::cli::failure::Failure;
+use platform::process::find_program;
+use protocol::text::escaped;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+/// Variables by which git takes another repository than that of the directory.
+const VARIABLES: [&str; 4] = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"];
+
+/// The worktree of an agent.
+pub(super) struct Worktree {
+    /// The root of the repository's own files.
+    repository: PathBuf,
+    pub(super) path: PathBuf,
+    pub(super) branch: String,
+}
+
+impl Worktree {
+    /// Returns the worktree for an agent of the repository around a directory, and the path of that
+    /// directory from the root.
+    pub(super) fn of(directory: &Path, name: &str) -> Result<(Self, PathBuf), Failure> {
+        let below = git(directory, &["rev-parse", "--show-prefix"])?;
+        let repository = PathBuf::from(git(directory, &["rev-parse", "--show-toplevel"])?);
+        let (Some(parent), Some(folder)) = (repository.parent(), repository.file_name()) else {
+            let failure = format!("{} has no room next to it", repository.display());
+            return Err(Failure::failed(escaped(&failure)));
+        };
+        let folder = format!("{}.worktrees", folder.to_string_lossy());
+        let path = parent.join(folder).join(name);
+        let branch = format!("agents/{name}");
+        // An empty path would end with a separator when it is joined.
+        let below = below.trim_end_matches('/').split('/').filter(|part| !part.is_empty());
+        Ok((Self { repository, path, branch }, below.collect()))
+    }
+
+    /// Makes the worktree, unless it is there.
+    pub(super) fn make(&self, notice: impl FnOnce()) -> Result<(), Failure> {
+        let Self { repository, path, branch } = self;
+        if path.exists() {
+            return self.check();
+        }
+        notice();
+        let path = path.to_string_lossy();
+        let full = format!("refs/heads/{branch}");
+        let is_known = run(repository, &["show-ref", "--verify", "--quiet", &full])?;
+        match is_known.status.success() {
+            true => git(repository, &["worktree", "add", "--quiet", "--", &path, branch])?,
+            false => git(repository, &["worktree", "add", "--quiet", "-b", branch, "--", &path])?,
+        };
+        Ok(())
+    }
+
+    /// Refuses a directory that is not a worktree of this repository.
+    fn check(&self) -> Result<(), Failure> {
+        let is_ours = common(&self.path).ok() == common(&self.repository).ok()
+            && git(&self.path, &["rev-parse", "--show-prefix"]).is_ok_and(|it| it.is_empty());
+        if is_ours {
+            return Ok(());
+        }
+        let [path, repository] = [&self.path, &self.repository].map(|path| path.display());
+        let failure = format!("{path} is there, and is no worktree of {repository}");
+        Err(Failure::failed(escaped(&failure)).hint("move it away"))
+    }
+}
+
+/// Removes a worktree, unless it has changes or new files. The branch stays. Returns whether there
+/// was one.
+pub(super) fn remove(path: &Path) -> Result<bool, Failure> {
+    if !path.exists() {
+        return Ok(false);
+    }
+    let common = common(path)?;
+    git(&common, &["worktree", "remove", "--", &path.to_string_lossy()])?;
+    // The folder of all worktrees goes with the last one.
+    if let Some(folder) = path.parent() {
+        drop(fs::remove_dir(folder));
+    }
+    Ok(true)
+}
+
+/// The directory in which git keeps what all worktrees of a repository share.
+fn common(directory: &Path) -> Result<PathBuf, Failure> {
+    let common = git(directory, &["rev-parse", "--git-common-dir"])?;
+    fs::canonicalize(directory.join(common)).map_err(Failure::because)
+}
+
+/// Runs git in a directory. Returns the line that it prints.
+fn git(directory: &Path, arguments: &[&str]) -> Result<String, Failure> {
+    let ended = run(directory, arguments)?;
+    if ended.status.success() {
+        return Ok(String::from_utf8_lossy(&ended.stdout).trim_end().to_owned());
+    }
+    let said = String::from_utf8_lossy(&ended.stderr);
+    let said = said.lines().map(|line| line.trim_start_matches("fatal: "));
+    let why = said.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+    let failure = format!("git {} in {}: {why}", arguments[0], directory.display());
+    Err(Failure::failed(escaped(&failure)))
+}
+
+fn run(directory: &Path, arguments: &[&str]) -> Result<Output, Failure> {
+    let program = find_program("git".as_ref())
+        .ok_or_else(|| Failure::failed("`worktree = true` needs git, which is not found"))?;
+    let mut command = Command::new(program);
+    for variable in VARIABLES {
+        command.env_remove(variable);
+    }
+    let command = command.args(arguments).current_dir(directory).stdin(Stdio::null());
+    command.output().map_err(|error| Failure::failed(format!("git: {error}")))
+}

@@ -1,0 +1,362 @@
+//! Teams: the agents of a project, and their groups.
+
+use crate::wrap::{expect_message, wrap_line_reader};
+use platform::pty::Size;
+use serde_json::Value;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+use testkit::{
+    claude,
+    sandbox::Sandbox,
+    terminal::{Terminal, environment},
+    waiting::{assert_success, output, until},
+};
+
+/// A program under the name of Claude Code that notes its directory and its arguments, and begins a
+/// conversation that is named after its directory.
+const CLAUDE: &str = r#"
+echo "$(pwd): $@" >> "$HOME/started"
+echo ready
+name=$(basename "$(pwd)")
+until cat "$HOME"/home/agents/*.json | grep -q "id-$name"; do
+    echo '{"session_id":"id-'$name'","prompt":"Work."}' | hook UserPromptSubmit
+done
+while ! [ -e "$HOME/end" ]; do sleep 0.05; done
+"#;
+
+/// A sandbox with the repository `shop` and this agents.toml, in which `CLAUDE` stands for the path
+/// of a fake Claude Code.
+fn shop(agents: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    let program = claude::install_with_hooks(&sandbox, CLAUDE);
+    let shop = shop_of(&sandbox);
+    fs::create_dir_all(shop.join("web")).unwrap();
+    git(&sandbox, &shop, &["init", "--quiet", "-b", "main"]);
+    fs::write(shop.join("web/page"), "first\n").unwrap();
+    fs::write(shop.join("agents.toml"), agents.replace("CLAUDE", &program)).unwrap();
+    git(&sandbox, &shop, &["add", "."]);
+    git(&sandbox, &shop, &["commit", "--quiet", "-m", "first"]);
+    sandbox
+}
+
+fn shop_of(sandbox: &Sandbox) -> PathBuf {
+    sandbox.directory().join("shop")
+}
+
+/// The file with another text.
+fn change(sandbox: &Sandbox, change: impl FnOnce(&str) -> String) {
+    let file = shop_of(sandbox).join("agents.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, change(&text)).unwrap();
+}
+
+#[track_caller]
+fn git(sandbox: &Sandbox, directory: &Path, arguments: &[&str]) -> String {
+    let mut git = sandbox.program("git");
+    let name = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org"];
+    git.args(name).args(arguments).current_dir(directory);
+    let ended = output(git);
+    assert_success(&ended);
+    String::from_utf8(ended.stdout).unwrap()
+}
+
+fn command_in(sandbox: &Sandbox, directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = sandbox.command(arguments);
+    command.current_dir(directory);
+    command
+}
+
+/// Runs `agent-relay` in the repository.
+fn in_shop(sandbox: &Sandbox, arguments: &[&str]) -> Output {
+    output(command_in(sandbox, &shop_of(sandbox), arguments))
+}
+
+/// The standard output of a command that succeeds in the repository.
+#[track_caller]
+fn done(sandbox: &Sandbox, arguments: &[&str]) -> String {
+    let ended = in_shop(sandbox, arguments);
+    assert!(ended.status.success(), "{arguments:?}: {ended:?}");
+    String::from_utf8(ended.stdout).unwrap()
+}
+
+/// The exit code of a command that fails, and its standard error.
+#[track_caller]
+fn refused(sandbox: &Sandbox, arguments: &[&str]) -> (i32, String) {
+    let ended = in_shop(sandbox, arguments);
+    assert!(!ended.status.success(), "{arguments:?}: {ended:?}");
+    (ended.status.code().unwrap(), String::from_utf8(ended.stderr).unwrap())
+}
+
+/// The directories and arguments with which agents were started, without those of hooks and of the
+/// brief.
+fn started(sandbox: &Sandbox) -> Vec<String> {
+    let text = fs::read_to_string(sandbox.directory().join("started")).unwrap_or_default();
+    text.lines()
+        .map(|line| {
+            let words = line.split(' ').filter(|word| !word.contains("settings"));
+            words.collect::<Vec<_>>().join(" ")
+        })
+        .collect()
+}
+
+/// Waits until the conversation of each of these agents is recorded.
+#[track_caller]
+fn await_conversations(sandbox: &Sandbox, names: &[&str]) {
+    for name in names {
+        let record = sandbox.home().join(format!("agents/{name}.json"));
+        until("the conversation is recorded", || {
+            fs::read_to_string(&record).is_ok_and(|text| text.contains("\"id-"))
+        });
+    }
+}
+
+fn rows(json: &str) -> Vec<Value> {
+    json.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+const DAY: &str = r#"
+[[agent]]
+name = "web"
+command = ["CLAUDE", "--model", "opus", "ignored"]
+directory = "web"
+worktree = true
+prompt = "Fix the \u001b[31mtests."
+topics = ["build.>"]
+groups = ["reviewers"]
+needs = ["api"]
+
+[[agent]]
+name = "api"
+command = "CLAUDE"
+groups = ["Reviewers", "back"]
+"#;
+
+#[test]
+fn team_is_started_stopped_and_goes_on() {
+    let sandbox = shop(DAY);
+    let shop = shop_of(&sandbox);
+    let tree = sandbox.directory().join("shop.worktrees/web");
+    // Nothing of the file is done before its person has agreed to it.
+    let (code, asked) = refused(&sandbox, &["team", "up"]);
+    assert_eq!((code, asked.ends_with("there is no terminal to ask at; give --yes\n")), (2, true));
+    let (at, trees) = (shop.display(), tree.display());
+    let program = sandbox.directory().join("claude");
+    let program = program.display();
+    let plan = format!(
+        "{at}/agents.toml asks for this:\n  api: {program}\n    in {at}\n    in @Reviewers, @back\n  \
+         web: {program} --model opus ignored\n    in {trees}/web\n    a worktree of git on the branch \
+         agents/web\n    after api\n    in @reviewers\n    gets messages on build.>\n    first prompt:\n      \
+         | Fix the \\u{{1b}}[31mtests.\n"
+    );
+    assert!(asked.starts_with(&plan), "{asked}\n{plan}");
+    assert!(!tree.exists() && started(&sandbox).is_empty());
+
+    let up = done(&sandbox, &["team", "up", "--yes"]);
+    let lines: Vec<_> = up.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(lines, ["api", "web"], "{up}");
+    await_conversations(&sandbox, &["api", "web"]);
+    let first = [format!("{at}:"), format!("{trees}/web: --model opus ignored")];
+    assert_eq!(started(&sandbox), first);
+    let waiting = done(&sandbox, &["inbox", "--as", "web"]);
+    assert!(waiting.contains("tests.") && waiting.contains("@operator"), "{waiting}");
+    assert_eq!(git(&sandbox, &tree, &["branch", "--show-current"]), "agents/web\n");
+
+    // Whoever runs is left alone, also from a directory below, or from the worktree.
+    let again = output(command_in(&sandbox, &tree.join("web"), &["team", "up"]));
+    assert_eq!(String::from_utf8_lossy(&again.stdout), "api runs already\nweb runs already\n");
+    let status = rows(&done(&sandbox, &["team", "status", "--json"]));
+    let states: Vec<_> = status.iter().map(|row| (&row["name"], &row["running"])).collect();
+    assert_eq!(states, [(&"api".into(), &true.into()), (&"web".into(), &true.into())]);
+    assert_eq!(status[1]["directory"], tree.join("web").to_str().unwrap());
+
+    assert_eq!(done(&sandbox, &["team", "down"]), "web ended\napi ended\n");
+    assert_eq!(done(&sandbox, &["team", "down"]), "no agent of the team ran\n");
+    let status = done(&sandbox, &["team", "status"]);
+    assert_eq!(status.matches("has ended").count(), 2, "{status}");
+    let (_, why) = refused(&sandbox, &["send", "@reviewers", "hello"]);
+    assert!(why.contains("there is no group @reviewers"), "{why}");
+
+    // They go on with their conversations, and without another first prompt.
+    let up = done(&sandbox, &["team", "up"]);
+    assert!(up.starts_with("api goes on (process ") && up.contains("\nweb goes on "), "{up}");
+    until("both run again", || started(&sandbox).len() == 4);
+    let later =
+        [format!("{at}: --resume id-shop"), format!("{trees}/web: --resume id-web --model opus")];
+    assert_eq!(started(&sandbox)[2..], later);
+    let waiting = done(&sandbox, &["inbox", "--as", "web"]);
+    assert_eq!(waiting.matches("tests.").count(), 1, "{waiting}");
+
+    // A file that has changed is shown once more.
+    done(&sandbox, &["team", "down"]);
+    change(&sandbox, |text| text.replace("opus", "haiku"));
+    let (_, asked) = refused(&sandbox, &["team", "up", "--json"]);
+    assert!(asked.contains("agents.toml has changed, and asks for this:"), "{asked}");
+    let fresh = rows(&done(&sandbox, &["team", "up", "--yes", "--json", "--fresh"]));
+    let states: Vec<_> = fresh.iter().map(|row| row["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["started", "started"], "{fresh:?}");
+    until("both run", || started(&sandbox).len() == 6);
+    assert_eq!(started(&sandbox)[5], format!("{trees}/web: --model haiku ignored"));
+    done(&sandbox, &["team", "down"]);
+}
+
+#[test]
+fn file_is_agreed_to_at_a_terminal() {
+    let sandbox = shop("[[agent]]\nname = 'api'\ncommand = 'CLAUDE'\n");
+    let relay = env!("CARGO_BIN_EXE_agent-relay");
+    let (endpoint, home) = (sandbox.endpoint(), sandbox.home());
+    let options = ["--endpoint", endpoint.as_text(), "--home", home.to_str().unwrap()];
+    let command = [&[relay], &options[..], &["team", "up"]].concat();
+    for (answer, code, said) in
+        [("\r", 1, "nothing was started"), ("y\r", 0, "api runs (process "), ("", 0, "already")]
+    {
+        let size = Size { cols: 100, rows: 40 };
+        let mut terminal =
+            Terminal::start(&command, &environment(&sandbox), &shop_of(&sandbox), size);
+        if !answer.is_empty() {
+            terminal.wait_for("Start these agents? [y/N]");
+            assert!(terminal.text().contains("  api: "), "{}", terminal.text());
+            terminal.press(answer);
+        }
+        terminal.wait_for(said);
+        assert_eq!(terminal.finish(), code);
+    }
+    done(&sandbox, &["stop", "api"]);
+}
+
+#[test]
+fn group_reaches_each_of_its_agents() {
+    let sandbox = shop(DAY);
+    done(&sandbox, &["team", "up", "--yes"]);
+    let mut zed = sandbox.join("Zed");
+    // From a person's command, in any directory, together with other names.
+    let sent = rows(&done(&sandbox, &["send", "@REVIEWERS,Zed,web", "look", "--json"]));
+    let names: Vec<_> = sent.iter().map(|row| row["to"].as_str().unwrap()).collect();
+    assert_eq!(names, ["api", "web", "Zed"]);
+    expect_message(&mut zed, "@operator", "look");
+    // A sender is in no group of its own.
+    let sent = rows(&done(&sandbox, &["send", "--as", "Eve", "@back", "hm", "--json"]));
+    assert_eq!(sent.len(), 1);
+    let (code, why) = refused(&sandbox, &["send", "@nobody", "hello"]);
+    assert_eq!(code, 2);
+    assert!(why.contains("there is no group @nobody, but @Reviewers, @back, @reviewers"), "{why}");
+
+    // From an agent that prints.
+    let mut ann = wrap_line_reader(&sandbox, "Ann", &[]);
+    ann.press("say @reviewers from Ann\r");
+    for name in ["api", "web"] {
+        until("the message waits", || {
+            let waiting = done(&sandbox, &["inbox", "--as", name]);
+            waiting.contains("from Ann")
+        });
+    }
+    ann.press("say @back twice\r");
+    until("the message waits", || done(&sandbox, &["inbox", "--as", "api"]).contains("twice"));
+    assert!(!done(&sandbox, &["inbox", "--as", "web"]).contains("twice"));
+    ann.press("say @nobody lost\r");
+    ann.wait_for("there is no group @nobody");
+    ann.press("exit\r");
+    assert_eq!(ann.finish(), 0);
+
+    // Commands about agents take groups, too.
+    assert_eq!(done(&sandbox, &["hold", "@reviewers", "api"]).matches("are held").count(), 2);
+    assert_eq!(done(&sandbox, &["release", "@back"]).lines().count(), 1);
+    assert_eq!(done(&sandbox, &["stop", "@reviewers"]), "api ended\nweb ended\n");
+}
+
+#[test]
+fn agents_topics_are_subscribed() {
+    let sandbox = shop(DAY);
+    done(&sandbox, &["team", "up", "--yes"]);
+    let sent = done(&sandbox, &["send", "--topic", "build.linux", "*", "green"]);
+    assert!(sent.ends_with("for 1 recipient\n"), "{sent}");
+    assert!(done(&sandbox, &["inbox", "--as", "web"]).contains("green"));
+    done(&sandbox, &["team", "down"]);
+    let wrong = in_shop(&sandbox, &["run", "Ann", "--topic", "a..b", "--", "true"]);
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+}
+
+#[test]
+fn worktree_with_changes_is_kept() {
+    let sandbox = shop(DAY);
+    let tree = sandbox.directory().join("shop.worktrees/web");
+    done(&sandbox, &["team", "up", "--yes"]);
+    fs::write(tree.join("web/new"), "mine\n").unwrap();
+    let (code, why) = refused(&sandbox, &["team", "down", "--worktrees"]);
+    assert_eq!(code, 1);
+    assert!(why.contains("contains modified or untracked files"), "{why}");
+    assert_eq!(fs::read_to_string(tree.join("web/new")).unwrap(), "mine\n");
+    git(&sandbox, &tree, &["add", "."]);
+    git(&sandbox, &tree, &["commit", "--quiet", "-m", "mine"]);
+    done(&sandbox, &["team", "down", "--worktrees"]);
+    assert!(!tree.parent().unwrap().exists());
+
+    // A later worktree is on the same branch, with its commits.
+    done(&sandbox, &["team", "up"]);
+    assert_eq!(fs::read_to_string(tree.join("web/new")).unwrap(), "mine\n");
+    done(&sandbox, &["team", "down", "--worktrees"]);
+
+    // A directory that stands in the way is not touched.
+    fs::create_dir_all(&tree).unwrap();
+    let (_, why) = refused(&sandbox, &["team", "up"]);
+    assert!(why.contains("is no worktree of"), "{why}");
+    assert!(tree.exists());
+    done(&sandbox, &["team", "down"]);
+}
+
+#[test]
+fn agent_that_fails_holds_up_only_those_that_need_it() {
+    let sandbox = shop(
+        "[[agent]]\nname = 'web'\ncommand = 'CLAUDE'\nneeds = ['API']\n\
+         [[agent]]\nname = 'api'\ncommand = './no-such-program'\n\
+         [[agent]]\nname = 'other'\ncommand = 'CLAUDE'\ndirectory = 'web'\n",
+    );
+    let ended = in_shop(&sandbox, &["team", "up", "--yes"]);
+    let why = String::from_utf8_lossy(&ended.stderr).into_owned();
+    let up = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert!(why.contains("no-such-program"), "{why}");
+    assert!(why.contains("web is not started, since it needs API"), "{why}");
+    assert!(up.starts_with("other runs ") && up.lines().count() == 1, "{up}");
+    assert!(!ended.status.success());
+    assert_eq!(done(&sandbox, &["team", "down"]), "other ended\n");
+}
+
+#[test]
+fn agent_of_another_directory_keeps_its_name() {
+    let sandbox = shop("[[agent]]\nname = 'api'\ncommand = 'CLAUDE'\n");
+    let program = sandbox.directory().join("claude");
+    let program = program.to_str().unwrap();
+    let elsewhere = sandbox.directory().to_str().unwrap();
+    done(&sandbox, &["spawn", "api", "--cwd", elsewhere, "--", program]);
+    await_conversations(&sandbox, &["api"]);
+    let (_, why) = refused(&sandbox, &["team", "up", "--yes"]);
+    assert!(why.contains(&format!("api is the name of an agent in {elsewhere}")), "{why}");
+    assert_eq!(done(&sandbox, &["team", "down"]), "no agent of the team ran\n");
+    // The same holds after its end, since its conversation and its mail wait for it.
+    done(&sandbox, &["stop", "api"]);
+    let (_, why) = refused(&sandbox, &["team", "up"]);
+    assert!(why.contains("is the name of an agent in"), "{why}");
+    done(&sandbox, &["purge", "--forget", "--yes", "api"]);
+    assert!(done(&sandbox, &["team", "up"]).starts_with("api runs "));
+    done(&sandbox, &["team", "down"]);
+}
+
+#[test]
+fn wrong_file_or_none_is_named() {
+    let sandbox = shop("[[agent]]\nname = 'api'\n");
+    let (code, why) = refused(&sandbox, &["team", "up", "--yes"]);
+    let file = shop_of(&sandbox).join("agents.toml");
+    let expected = format!("agent-relay: {}:1: [[agent]] has no `command`\n", file.display());
+    assert_eq!((code, why), (1, expected));
+    change(&sandbox, |_| "[[agent]]\nname = 'a'\ncommand = 'x'\ndirectory = 'gone'\n".to_owned());
+    let (_, why) = refused(&sandbox, &["team", "status"]);
+    assert!(
+        why.contains("agents.toml has a in ") && why.contains("which is no directory"),
+        "{why}"
+    );
+    let none = sandbox.run(["team", "up"]);
+    let why = String::from_utf8_lossy(&none.stderr).into_owned();
+    assert!(why.contains("there is no agents.toml in "), "{why}");
+}
