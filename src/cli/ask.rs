@@ -24,7 +24,7 @@ use platform::clock;
 use protocol::{
     calendar::time_limit,
     code::NackCode,
-    name::{EVERYONE, OPERATOR, RELAY},
+    name::{EVERYONE, OPERATOR, RELAY, group_of},
     payload::{ANSWER, MessagePayload, Nack, SendMeta, Sync},
     relay::{DEAD, HistoryRequest, MessageRequest, MessageRow, Messages, Page, RequestName},
     text::{escaped, escaped_text},
@@ -120,7 +120,8 @@ impl Ask {
 
     fn ask(&self, options: &HomeOptions, timeout: u64) -> Result<i32, Failure> {
         let to = self.to.as_str();
-        if [EVERYONE, RELAY].contains(&to) || to.eq_ignore_ascii_case(OPERATOR) {
+        let is_group = group_of(to).is_some();
+        if is_group || [EVERYONE, RELAY].contains(&to) || to.eq_ignore_ascii_case(OPERATOR) {
             return Err(Failure::usage("a question goes to one agent").hint("give its name"));
         }
         let body = text_or_input(self.body.as_deref(), "ask", to)?;

@@ -15,7 +15,10 @@ use super::{
     request::each_agent,
     values::{Completion, Kind},
 };
-use crate::wrap::agents::{self, AGENTS};
+use crate::wrap::{
+    agents::{self, AGENTS},
+    teams,
+};
 use argh::{CommandInfoWithArgs, FlagInfo, FlagInfoKind};
 use client::{Client, home::HomeOptions};
 use crossbeam_channel::bounded;
@@ -141,11 +144,13 @@ impl Answer {
     }
 }
 
-/// What the daemon is asked for.
+/// What the daemon or the home is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Live {
     /// Agents: all, those that are here, or those that are away.
     Agents(Option<bool>),
+    /// Groups of teams that are up, which the home has.
+    Groups,
     /// Ids of the newest messages, or of dead letters.
     Messages,
     DeadLetters,
@@ -153,7 +158,7 @@ enum Live {
     Topics,
 }
 
-/// A function that returns the daemon's candidates.
+/// A function that returns their candidates.
 type LookUp<'a> = &'a dyn Fn(&HomeOptions, Live, &str) -> Vec<Candidate>;
 
 /// Answers for the last of the words.
@@ -381,8 +386,14 @@ impl<'a> Place<'a> {
             Kind::Topic | Kind::TopicPattern => Some(Live::Topics),
             _ => None,
         };
-        candidates
-            .extend(live.map(|live| look_up(&self.global, live, typed)).into_iter().flatten());
+        let takes_groups = match kind {
+            Kind::Recipient => true,
+            Kind::Agent => matches!(self.command, Some("hold" | "release" | "stop")),
+            _ => false,
+        };
+        for live in live.into_iter().chain(takes_groups.then_some(Live::Groups)) {
+            candidates.extend(look_up(&self.global, live, typed));
+        }
         for candidate in &mut candidates {
             candidate.word.insert_str(0, others);
         }
@@ -417,10 +428,18 @@ fn look_up(
     typed: &str,
     candidates: &mut Vec<Candidate>,
 ) -> Result<(), Failure> {
+    if live == Live::Groups {
+        let groups = teams::groups(&global.home()?).map_err(Failure::because)?;
+        let described = |(group, agents): (_, Vec<_>)| Candidate::new(group, &agents.join(", "));
+        candidates.extend(groups.into_iter().map(described));
+        return Ok(());
+    }
     let context = global.context()?;
     let identity = Identity::of_process(&context)?;
     let client = context.try_join(&|endpoint| identity.settings(endpoint))?;
     match live {
+        // The daemon does not know them.
+        Live::Groups => Ok(()),
         Live::Agents(here) => each_agent(&client, |agent| {
             let is_wanted = here.is_none_or(|here| here == agent.here);
             if is_wanted && Name::parse_any(&agent.name).is_ok() {
@@ -498,6 +517,7 @@ mod tests {
             let word = match live {
                 Live::Agents(Some(true)) => "Here",
                 Live::Agents(_) => "Ann",
+                Live::Groups => "@team",
                 Live::Messages => "1a2b3c4d",
                 Live::DeadLetters => "5e6f7a8b",
                 Live::Topics => "build:main",
@@ -545,13 +565,16 @@ mod tests {
 
     #[test]
     fn values_are_offered_by_their_kind() {
-        offers(&["send", ""], &["Ann", "*"]);
+        offers(&["send", ""], &["Ann", "@team", "*"]);
+        offers(&["send", "@"], &["@team"]);
+        offers(&["send", "Ann,@t"], &["Ann,@team"]);
         offers(&["send", "a"], &["Ann"]);
         offers(&["send", "Bob,a"], &["Bob,Ann"]);
-        offers(&["send", "Bob,"], &["Bob,Ann"]);
+        offers(&["send", "Bob,"], &["Bob,Ann", "Bob,@team"]);
         offers(&["ls", "--json", ""], &["Ann"]);
-        offers(&["stop", ""], &["Here"]);
-        offers(&["stop", "Here", ""], &["Here"]);
+        offers(&["stop", ""], &["Here", "@team"]);
+        offers(&["stop", "Here", ""], &["Here", "@team"]);
+        offers(&["attach", ""], &["Here"]);
         offers(&["purge", "--forget", ""], &["Ann"]);
         offers(&["forget", ""], &["Ann"]);
         offers(&["inbox", "--as="], &["--as=Ann"]);

@@ -6,6 +6,7 @@ use protocol::{name, text::escaped};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::{
+    collections::BTreeMap,
     fs,
     io::{self, ErrorKind},
     path::{Path, PathBuf},
@@ -185,18 +186,36 @@ pub(crate) fn members(
     }
 }
 
+/// Returns the addresses of all groups, each with its agents.
+///
+/// # Errors
+/// If the directory cannot be read.
+pub(crate) fn groups(home: &Path) -> io::Result<BTreeMap<String, Vec<String>>> {
+    let teams = all(home)?;
+    Ok(groups_of(&teams.iter().filter(|team| team.is_up).collect::<Vec<_>>()))
+}
+
+/// Names of groups that differ only in case are one group, in lower case.
+fn groups_of(up: &[&TeamRecord]) -> BTreeMap<String, Vec<String>> {
+    let mut groups = BTreeMap::<_, Vec<_>>::new();
+    for agent in up.iter().flat_map(|team| &team.agents) {
+        for group in &agent.groups {
+            let address = format!("@{}", group.to_ascii_lowercase());
+            groups.entry(address).or_default().push(agent.name.clone());
+        }
+    }
+    groups
+}
+
 fn unknown(group: &str, up: &[&TeamRecord]) -> String {
     let agents = up.iter().flat_map(|team| &team.agents);
     if agents.clone().any(|agent| agent.name.eq_ignore_ascii_case(group)) {
         return format!("there is no group @{group}, only an agent {group}: leave out the @");
     }
-    let mut groups: Vec<_> =
-        agents.flat_map(|agent| &agent.groups).map(|it| format!("@{it}")).collect();
-    groups.sort();
-    groups.dedup();
-    match groups.is_empty() {
+    let known: Vec<_> = groups_of(up).into_keys().collect();
+    match known.is_empty() {
         true => format!("there is no group @{group}, since no team with groups is up"),
-        false => format!("there is no group @{group}, but {}", escaped(&groups.join(", "))),
+        false => format!("there is no group @{group}, but {}", escaped(&known.join(", "))),
     }
 }
 

@@ -21,13 +21,14 @@ const RELAY: &str = env!("CARGO_BIN_EXE_agent-relay");
 const HOSTILE: &str = "x $(touch pwned)`touch pwned`y";
 
 /// Keys, and the words of the line that they complete.
-const CASES: [(&str, &str); 18] = [
+const CASES: [(&str, &str); 19] = [
     ("agent-relay rede\t", "<redeliver>"),
     ("agent-relay clau\t", "<claude>"),
     ("agent-relay -n Zed cod\t", "<-n><Zed><codex>"),
     ("agent-relay send Bo\t", "<send><Bob>"),
     ("agent-relay send Ann,Bo\t", "<send><Ann,Bob>"),
     ("agent-relay send \"Bo\t", "<send><Bob>"),
+    ("agent-relay stop @rev\t", "<stop><@reviewers>"),
     ("agent-relay send Bob \t", "<send><Bob>"),
     ("agent-relay send --as=An\t", "<send><--as=Ann>"),
     ("agent-relay send --topic bui\t", "<send><--topic><build:main>"),
@@ -86,6 +87,10 @@ fn completes(shell: &str, arguments: &[&str], file: &str, startup: &str) {
     run(&sandbox, &["send", "--topic", "build:main", "Bob", HOSTILE], DONE);
     run(&sandbox, &["send", "--topic", HOSTILE, "Bob", "\u{1b}]0;title\u{7}"], DONE);
     fs::write(sandbox.directory().join("report.txt"), "").unwrap();
+    let team = r#"{"file": "/x", "agreed": "", "is_up": true, "agents": [
+        {"name": "Bob", "directory": "/x", "worktree": null, "groups": ["reviewers"]}]}"#;
+    platform::paths::make_private_dir(&sandbox.home().join("teams")).unwrap();
+    fs::write(sandbox.home().join("teams/x.json"), team).unwrap();
     let completions = out(&run(&sandbox, &["completions", shell], DONE));
     let first = if shell == "zsh" { "autoload -U compinit; compinit -u -D\n" } else { "" };
     let file = sandbox.directory().join(file);

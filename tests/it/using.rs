@@ -24,7 +24,7 @@ use testkit::{
     programs::{copy_program, example_program},
     sandbox::Sandbox,
     terminal::{self, Terminal},
-    waiting::{output, until},
+    waiting::{assert_success, output, until},
 };
 
 const README: &str = include_str!("../../README.md");
@@ -677,6 +677,33 @@ fn agents_of_two_projects() {
     recipe.is_briefed("api", &api);
     recipe.play(DONE);
     recipe.play(DONE);
+    recipe.end();
+}
+
+#[test]
+fn project_has_a_team() {
+    let heading = "A project has a team";
+    let mut recipe = Recipe::of("A project has a team");
+    let shop = recipe.sandbox.directory().join("shop");
+    fs::create_dir(&shop).unwrap();
+    let part = USING.split("\n## ").find(|part| part.starts_with(heading)).unwrap();
+    fs::write(shop.join("agents.toml"), fences(part, "toml").concat().join("\n")).unwrap();
+    let author = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org"];
+    for words in [&["init", "--quiet"][..], &["commit", "--quiet", "--allow-empty", "-m", "first"]]
+    {
+        let mut git = recipe.sandbox.program("git");
+        git.args(author).args(words).current_dir(&shop);
+        assert_success(&output(git));
+    }
+    let printed = &mut recipe.steps[0].printed;
+    *printed = printed.replace("/src/shop", shop.to_str().unwrap());
+    let mut up = recipe.start_in("shop");
+    up.terminal.wait_for("[y/N]");
+    up.terminal.press("y\r");
+    recipe.finish(up, DONE);
+    recipe.play(DONE);
+    let down = recipe.start_in("shop");
+    recipe.finish(down, DONE);
     recipe.end();
 }
 

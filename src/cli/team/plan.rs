@@ -100,8 +100,8 @@ impl Planned {
         if !agent.worktree {
             return Ok(Self { agent, directory, worktree: None });
         }
-        let (worktree, below) = Worktree::of(&directory, &agent.name)?;
-        Ok(Self { agent, directory: worktree.path.join(below), worktree: Some(worktree) })
+        let (worktree, directory) = Worktree::of(&directory, &agent.name)?;
+        Ok(Self { agent, directory, worktree: Some(worktree) })
     }
 
     fn in_words(&self) -> String {

@@ -9,6 +9,7 @@ use crate::{
         agent_options::AgentOptions,
         context::context,
         failure::{DONE, Failure, TIMED_OUT},
+        identity::Identity,
         input::confirm,
         launch::make_home,
         print::{Out, eprint_line, help},
@@ -90,6 +91,7 @@ impl Up {
     pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         check_is_person()?;
         let mut context = context(options)?;
+        Identity::of_process(&context)?.check_is_person()?;
         let plan = Plan::read(file_here(&context.home)?)?;
         let known = teams::of(&context.home, &plan.file).map_err(Failure::because)?;
         self.agree(&plan, known.as_ref())?;

@@ -24,8 +24,8 @@ pub(super) struct Worktree {
 }
 
 impl Worktree {
-    /// Returns the worktree for an agent of the repository around a directory, and the path of that
-    /// directory from the root.
+    /// Returns the worktree for an agent of the repository around a directory, and the place of that
+    /// directory in it.
     pub(super) fn of(directory: &Path, name: &str) -> Result<(Self, PathBuf), Failure> {
         let below = git(directory, &["rev-parse", "--show-prefix"])?;
         let repository = PathBuf::from(git(directory, &["rev-parse", "--show-toplevel"])?);
@@ -36,9 +36,9 @@ impl Worktree {
         let folder = format!("{}.worktrees", folder.to_string_lossy());
         let path = parent.join(folder).join(name);
         let branch = format!("agents/{name}");
-        // An empty path would end with a separator when it is joined.
-        let below = below.trim_end_matches('/').split('/').filter(|part| !part.is_empty());
-        Ok((Self { repository, path, branch }, below.collect()))
+        let below = below.split('/').filter(|part| !part.is_empty());
+        let directory = below.fold(path.clone(), |directory, part| directory.join(part));
+        Ok((Self { repository, path, branch }, directory))
     }
 
     /// Makes the worktree, unless it is there.
