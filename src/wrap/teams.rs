@@ -93,9 +93,11 @@ fn path(home: &Path, file: &Path) -> PathBuf {
 /// # Errors
 /// If the record cannot be read.
 pub(crate) fn of(home: &Path, file: &Path) -> io::Result<Option<TeamRecord>> {
-    match read(&path(home, file)) {
+    let path = path(home, file);
+    match read(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        record => record.map(Some),
+        Err(error) => Err(io::Error::other(format!("{}: {error}", path.display()))),
+        Ok(record) => Ok(Some(record)),
     }
 }
 

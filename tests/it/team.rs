@@ -257,8 +257,10 @@ fn group_reaches_each_of_its_agents() {
     assert!(!done(&sandbox, &["inbox", "--as", "web"]).contains("twice"));
     ann.press("say @nobody lost\r");
     ann.wait_for("there is no group @nobody");
-    ann.press("exit\r");
+    // The last message is sent although the program ends at once.
+    ann.press("say @back last words\rexit\r");
     assert_eq!(ann.finish(), 0);
+    until("it waits", || done(&sandbox, &["inbox", "--as", "api"]).contains("last words"));
 
     // Commands about agents take groups, too.
     assert_eq!(done(&sandbox, &["hold", "@reviewers", "api"]).matches("are held").count(), 2);
@@ -287,6 +289,7 @@ fn worktree_with_changes_is_kept() {
     let (code, why) = refused(&sandbox, &["team", "down", "--worktrees"]);
     assert_eq!(code, 1);
     assert!(why.contains("contains modified or untracked files"), "{why}");
+    assert!(why.contains("; it stays; commit what is in it first"), "{why}");
     assert_eq!(fs::read_to_string(tree.join("web/new")).unwrap(), "mine\n");
     git(&sandbox, &tree, &["add", "."]);
     git(&sandbox, &tree, &["commit", "--quiet", "-m", "mine"]);

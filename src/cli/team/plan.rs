@@ -1,6 +1,6 @@
 //! The plan of a team: what agents.toml means in its directory.
 
-use super::worktree::Worktree;
+use super::{presence::resolved, worktree::Worktree};
 use crate::{
     cli::failure::Failure,
     config::team::{self, FILE, TeamAgent},
@@ -32,8 +32,8 @@ pub(super) fn file_here(home: &Path) -> Result<PathBuf, Failure> {
     let here = paths::current_directory().map_err(Failure::because)?;
     let known = teams::all(home).map_err(Failure::because)?;
     let is_of_worktree = |team: &TeamRecord| {
-        let trees = team.agents.iter().filter_map(|agent| agent.worktree.as_ref());
-        trees.into_iter().any(|tree| here.starts_with(tree))
+        let mut trees = team.agents.iter().filter_map(|agent| agent.worktree.as_ref());
+        trees.any(|tree| resolved(&here).starts_with(resolved(tree)))
     };
     if let Some(team) = known.into_iter().find(is_of_worktree) {
         return Ok(team.file);

@@ -8,7 +8,10 @@ use crate::{
     wrap::control::client::{ControlClient, ControlError},
 };
 use protocol::control::Request;
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// Where an agent runs.
 pub(super) enum Presence {
@@ -41,8 +44,10 @@ impl Presence {
 
 /// Whether two paths lead to one directory.
 pub(super) fn is_same(one: &Path, other: &Path) -> bool {
-    match (fs::canonicalize(one), fs::canonicalize(other)) {
-        (Ok(one), Ok(other)) => one == other,
-        _ => one == other,
-    }
+    resolved(one) == resolved(other)
+}
+
+/// Follows the links of a path. A directory that is gone has none.
+pub(super) fn resolved(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }

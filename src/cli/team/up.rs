@@ -19,7 +19,7 @@ use crate::{
     },
     config::recipes,
     wrap::{
-        Book, about,
+        self, Book, about,
         agent_record::{self, AgentRecord},
         agents,
         teams::{self, TeamRecord},
@@ -200,9 +200,8 @@ impl Starter<'_> {
             let failure = format!("{name}: there is no directory {}", directory.display());
             return Err(Failure::failed(escaped(&failure)));
         }
-        let conversation = record.as_ref().and_then(|record| record.conversation.as_deref());
         let Started { pid, .. } = self.spawn(context, planned, record.as_ref())?;
-        let state = match (pid, conversation) {
+        let state = match (pid, &record) {
             (None, _) => State::Ended,
             (_, Some(_)) => State::Resumed,
             (_, None) => State::Started,
@@ -216,8 +215,8 @@ impl Starter<'_> {
         Ok(Report { name, state, pid, directory })
     }
 
-    /// Returns the record of an agent that was here before, with the same CLI. One of another
-    /// directory has the name for itself.
+    /// Returns the record of an agent that goes on with its conversation: it was here before, with the
+    /// same CLI. One of another directory has the name for itself.
     fn record(&self, home: &Path, planned: &Planned) -> Result<Option<AgentRecord>, Failure> {
         let Planned { agent, directory, .. } = planned;
         let Some(record) = agent_record::of(home, &agent.name) else { return Ok(None) };
@@ -225,7 +224,7 @@ impl Starter<'_> {
             return Err(anothers(&agent.name, &record.directory.to_string_lossy()));
         }
         let is_resumed = !self.up.fresh && self.cli(planned).as_deref() == Some(&record.cli);
-        Ok(Some(record).filter(|_| is_resumed))
+        Ok(Some(record).filter(|record| is_resumed && record.conversation.is_some()))
     }
 
     /// The agent CLI that an agent's command runs.
@@ -250,11 +249,16 @@ impl Starter<'_> {
             (Some(record), Some((program, arguments))) => record.resuming(program, arguments),
             _ => agent.command.clone(),
         };
+        let command: Vec<_> = command.into_iter().map(OsString::from).collect();
+        let prospect = wrap::prospect(&command, Some(directory), &self.recipes);
+        if let Some(line) = prospect.startup_notice(&agent.name) {
+            eprint_line(escaped(&line));
+        }
         let agent = Agent {
             name: &agent.name,
             directory: directory.clone(),
             options: options.to_arguments()?,
-            command: command.into_iter().map(OsString::from).collect(),
+            command,
             restored: record.map(|record| record.conversation.as_deref()),
         };
         agent.start(context)

@@ -78,7 +78,8 @@ pub(super) fn remove(path: &Path) -> Result<bool, Failure> {
         return Ok(false);
     }
     let common = common(path)?;
-    git(&common, &["worktree", "remove", "--", &path.to_string_lossy()])?;
+    git(&common, &["worktree", "remove", "--", &path.to_string_lossy()])
+        .map_err(|failure| failure.hint("it stays; commit what is in it first"))?;
     // The folder of all worktrees goes with the last one.
     if let Some(folder) = path.parent() {
         drop(fs::remove_dir(folder));
