@@ -316,7 +316,7 @@ impl Top {
             if let Some(done) = top::alone(&options) {
                 return done;
             }
-            print::help(&help::screen(&top_info()));
+            print::eprint_text(&help::screen(&top_info()));
             return Ok(USAGE);
         };
         match command {

@@ -10,6 +10,7 @@ mod why;
 
 use super::{
     failure::{DONE, Failure},
+    groups,
     join::join,
     mailbox::remind,
     print::Out,
@@ -135,6 +136,9 @@ impl Agents {
                 .map(|()| DONE);
         }
         layout.print(&agents, &mut out)?;
+        if let Some(line) = groups::in_words(options)?.filter(|_| only.is_none()) {
+            out.broken(&line)?;
+        }
         remind(&client);
         Ok(DONE)
     }

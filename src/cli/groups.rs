@@ -4,7 +4,7 @@ use super::{failure::Failure, identity::wrapper_around};
 use crate::wrap::teams::{self, Sender};
 use client::home::{HomeOptions, agent_around};
 use platform::paths;
-use protocol::name::group_of;
+use protocol::{name::group_of, text::escaped};
 use std::path::PathBuf;
 
 /// Replaces each group among addresses by its agents. Each agent is there once, and `from`, the
@@ -36,13 +36,18 @@ fn members(
 ) -> Result<Vec<String>, Failure> {
     let around = agent_around();
     let directory = paths::current_directory().map_err(Failure::because)?;
-    let sender = Sender {
-        name: from.or(around.as_deref()),
-        directory: Some(&*directory).filter(|_| around.is_none()),
-    };
+    let sender = Sender { name: from.or(around.as_deref()), directory: Some(&directory) };
     teams::members(&home(options)?, address, &sender).map_err(|why| {
         Failure::usage(why).hint("`agent-relay team status` shows the agents of a team")
     })
+}
+
+/// The line about the groups of teams that are up, if there are any.
+pub(super) fn in_words(options: &HomeOptions) -> Result<Option<String>, Failure> {
+    let groups = teams::groups(&home(options)?).map_err(Failure::because)?;
+    let words = groups.iter().map(|(address, agents)| format!("{address} ({})", agents.join(", ")));
+    let words: Vec<_> = words.collect();
+    Ok((!words.is_empty()).then(|| format!("groups: {}", escaped(&words.join(", ")))))
 }
 
 /// The home with the teams: inside an agent, that of its wrapper.

@@ -182,8 +182,8 @@ pub(super) fn fit(help: &str) -> String {
     fitted
 }
 
-/// Prints a help text to standard error. A failure is ignored, as in [`eprint_line`].
-pub(super) fn help(text: &str) {
+/// Prints a text of several lines to standard error. A failure is ignored, as in [`eprint_line`].
+pub(super) fn eprint_text(text: &str) {
     drop(io::stderr().write_all(text.as_bytes()));
 }
 

@@ -25,6 +25,9 @@ use toml::Spanned;
 /// The file's name in a project.
 pub const FILE: &str = "agents.toml";
 
+/// The longest file, in bytes. A person has to read what it asks for.
+const FILE_BYTES_MAX: usize = 64 << 10;
+
 /// The most agents of a file.
 const AGENTS_MAX: usize = 64;
 
@@ -71,6 +74,10 @@ pub fn find(directory: &Path) -> Option<PathBuf> {
 /// # Errors
 /// If the text is not TOML, or not what this module describes.
 pub fn parse(path: &Path, text: &str) -> Result<Vec<TeamAgent>, ConfigError> {
+    if text.len() > FILE_BYTES_MAX {
+        let reason = format!("it has more than {FILE_BYTES_MAX} bytes");
+        return Err(ConfigError { path: path.to_owned(), line: None, reason });
+    }
     let file: File = parse::parse(path, text)?;
     agents(file).map_err(|invalid| invalid.of_file(path, text))
 }
@@ -386,5 +393,6 @@ mod tests {
         }
         let many = "[[agent]]\nname = 'a'\ncommand = 'x'\n".repeat(AGENTS_MAX + 1);
         refused(&many, "193: there are more than 64 [[agent]]");
+        refused(&"#".repeat(FILE_BYTES_MAX + 1), " it has more than 65536 bytes");
     }
 }

@@ -77,7 +77,7 @@ pub(super) static TOOLS: &[Tool] = &[
         reads_only: false,
         properties: || {
             json!({
-                "to": text("The agent's name, several with commas, or * for everyone."),
+                "to": text("The agent's name, @ and a team's group, several with commas, or * for everyone."),
                 "body": json!({"type": "string", "description": "The text."}),
                 "topic": text("The topic to send on: its subscribers get the message."),
                 "thread": text("A label of the conversation."),

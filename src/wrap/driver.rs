@@ -44,7 +44,7 @@ use protocol::{
 use std::{
     collections::{BTreeMap, VecDeque},
     io, mem,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 use terminal::{
@@ -534,7 +534,8 @@ impl Driver {
             Output::Identify => self.identify(),
             Output::Send(handle, message, hops) => self.send(handle, message, hops),
             Output::Expand(message) => {
-                let sender = Sender { name: Some(self.client.name()), directory: None };
+                let directory = self.parts.directory.as_deref().map(Path::new);
+                let sender = Sender { name: Some(self.client.name()), directory };
                 let members = teams::members(&self.parts.home, &message.to, &sender);
                 self.inputs.push_back(Input::Expanded(message, members));
             }

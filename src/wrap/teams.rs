@@ -63,7 +63,8 @@ impl TeamRecord {
             })?;
             fs::remove_file(path(home, &down.file))?;
         }
-        let json = serde_json::to_vec(self).expect("a record is made of texts");
+        // A path that is not valid text cannot be written.
+        let json = serde_json::to_vec(self)?;
         paths::write_private_file(&path(home, &self.file), &json)
     }
 
@@ -136,7 +137,7 @@ fn read(path: &Path) -> io::Result<TeamRecord> {
 pub(crate) struct Sender<'a> {
     /// The sender's name, if it is an agent.
     pub(crate) name: Option<&'a str>,
-    /// The directory of a person's command.
+    /// The directory of the agent or of a person's command, if it is known.
     pub(crate) directory: Option<&'a Path>,
 }
 

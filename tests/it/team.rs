@@ -216,7 +216,7 @@ fn file_is_agreed_to_at_a_terminal() {
         let mut terminal =
             Terminal::start(&command, &environment(&sandbox), &shop_of(&sandbox), size);
         if !answer.is_empty() {
-            terminal.wait_for("Start these agents? [y/N]");
+            terminal.wait_for("Start 1 agent? [y/N]");
             assert!(terminal.text().contains("  api: "), "{}", terminal.text());
             terminal.press(answer);
         }
@@ -242,6 +242,9 @@ fn group_reaches_each_of_its_agents() {
     let (code, why) = refused(&sandbox, &["send", "@nobody", "hello"]);
     assert_eq!(code, 2);
     assert!(why.contains("there is no group @nobody, but @back, @reviewers"), "{why}");
+
+    let listed = done(&sandbox, &["agents"]);
+    assert!(listed.ends_with("\ngroups: @back (api), @reviewers (api, web)\n"), "{listed}");
 
     // From an agent that prints.
     let mut ann = wrap_line_reader(&sandbox, "Ann", &[]);
@@ -327,7 +330,35 @@ fn agent_that_fails_holds_up_only_those_that_need_it() {
 }
 
 #[test]
-fn agent_of_another_directory_keeps_its_name() {
+fn agent_gets_another_place_in_its_project() {
+    let sandbox = shop("[[agent]]\nname = 'web'\ncommand = 'CLAUDE'\nprompt = 'Begin.'\n");
+    let shop = shop_of(&sandbox);
+    done(&sandbox, &["team", "up", "--yes"]);
+    await_conversations(&sandbox, &["web"]);
+    change(&sandbox, |text| format!("{text}worktree = true\n"));
+    let (_, why) = refused(&sandbox, &["team", "up", "--yes"]);
+    let still =
+        format!("web still runs in {}; end it first: `agent-relay stop web`", shop.display());
+    assert!(why.contains(&still), "{why}");
+    done(&sandbox, &["stop", "web"]);
+    // Its conversation is that of the other directory.
+    assert!(done(&sandbox, &["team", "up"]).starts_with("web runs "));
+    let record = sandbox.home().join("agents/web.json");
+    until("the record is that of the worktree", || {
+        fs::read_to_string(&record).is_ok_and(|text| text.contains("shop.worktrees"))
+    });
+    done(&sandbox, &["team", "down"]);
+    change(&sandbox, |text| text.replace("worktree = true\n", ""));
+    assert!(done(&sandbox, &["team", "up", "--yes"]).starts_with("web runs "));
+    done(&sandbox, &["team", "down"]);
+    let tree = sandbox.directory().join("shop.worktrees/web");
+    let places = [&shop, &tree, &shop].map(|place| format!("{}:", place.display()));
+    until("the last one has started", || started(&sandbox).len() == 3);
+    assert_eq!(started(&sandbox), places);
+}
+
+#[test]
+fn agent_of_another_project_keeps_its_name() {
     let sandbox = shop("[[agent]]\nname = 'api'\ncommand = 'CLAUDE'\n");
     let program = sandbox.directory().join("claude");
     let program = program.to_str().unwrap();
@@ -337,7 +368,7 @@ fn agent_of_another_directory_keeps_its_name() {
     let (_, why) = refused(&sandbox, &["team", "up", "--yes"]);
     assert!(why.contains(&format!("api is the name of an agent in {elsewhere}")), "{why}");
     assert_eq!(done(&sandbox, &["team", "down"]), "no agent of the team ran\n");
-    // The same holds after its end, since its conversation and its mail wait for it.
+    // That holds after its end, too, since its conversation and its mail wait for it.
     done(&sandbox, &["stop", "api"]);
     let (_, why) = refused(&sandbox, &["team", "up"]);
     assert!(why.contains("is the name of an agent in"), "{why}");

@@ -104,6 +104,16 @@ impl Planned {
         Ok(Self { agent, directory, worktree: Some(worktree) })
     }
 
+    /// Whether an agent of this name that ran in a directory was one of the project: the file may
+    /// have given it another place since.
+    pub(super) fn may_have_been_in(&self, directory: &Path, file: &Path) -> bool {
+        let directory = resolved(directory);
+        let is_in = |place: &Path| directory.starts_with(resolved(place));
+        let folder = file.parent().unwrap_or(file);
+        let of_git = || Worktree::of(folder, &self.agent.name);
+        is_in(&self.directory) || is_in(folder) || of_git().is_ok_and(|(tree, _)| is_in(&tree.path))
+    }
+
     fn in_words(&self) -> String {
         let Self { agent, directory, worktree } = self;
         let command: Vec<_> = agent.command.iter().map(quoted).collect();

@@ -23,7 +23,7 @@ use client::{
 };
 use protocol::text::escaped;
 use serde::Serialize;
-use std::path::Path;
+use std::borrow::Cow;
 
 /// The columns of the list.
 const COLUMNS: [Column; 4] = [
@@ -55,7 +55,7 @@ struct Row<'a> {
     running: bool,
     /// The state in words.
     state: String,
-    directory: &'a Path,
+    directory: Cow<'a, str>,
     worktree: bool,
     groups: &'a [String],
     topics: &'a [String],
@@ -77,8 +77,7 @@ impl Status {
         }
         let cells = rows.iter().map(|row| {
             let groups: Vec<_> = row.groups.iter().map(|group| format!("@{group}")).collect();
-            let directory = row.directory.to_string_lossy();
-            [row.name, &row.state, &groups.join(" "), &directory].map(escaped).to_vec()
+            [row.name, &row.state, &groups.join(" "), &row.directory].map(escaped).to_vec()
         });
         out.table(&COLUMNS, cells.collect(), "")?;
         Ok(DONE)
@@ -114,7 +113,7 @@ fn row<'p>(
         name: &agent.name,
         running: presence.is_here(),
         state,
-        directory,
+        directory: directory.to_string_lossy(),
         worktree: worktree.is_some(),
         groups: &agent.groups,
         topics: &agent.topics,

@@ -8,11 +8,11 @@ use crate::{
     cli::{
         agent_options::AgentOptions,
         context::context,
-        failure::{DONE, Failure, TIMED_OUT},
+        failure::{Failure, TIMED_OUT, first_failure},
         identity::Identity,
         input::confirm,
         launch::make_home,
-        print::{Out, eprint_line, help},
+        print::{Out, counted, eprint_line, eprint_text},
         send::{join_as, not_delivered},
         spawn::{Agent, Started},
         wrapped::check_is_person,
@@ -33,7 +33,7 @@ use client::{
 use platform::clock;
 use protocol::text::escaped;
 use serde::Serialize;
-use std::{ffi::OsString, path::Path, time::Duration};
+use std::{borrow::Cow, ffi::OsString, path::Path, time::Duration};
 
 /// The longest wait until the daemon has accepted a first prompt.
 const PROMPT_MS: u64 = 30_000;
@@ -71,7 +71,14 @@ struct Report<'a> {
     /// The process id of its command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
-    directory: &'a Path,
+    directory: Cow<'a, str>,
+}
+
+impl<'a> Report<'a> {
+    fn new(planned: &'a Planned, state: State, pid: Option<u32>) -> Self {
+        let directory = planned.directory.to_string_lossy();
+        Self { name: &planned.agent.name, state, pid, directory }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
@@ -100,17 +107,16 @@ impl Up {
         known.iter().for_each(|known| note_others(&context.home, known, &plan));
         let recipes =
             recipes::load(&context.home).map_err(|error| Failure::because(error.to_string()))?;
-        let mut starter = Starter { up: &self, options, recipes, failed: Vec::new() };
-        let mut code = DONE;
-        for planned in &plan.agents {
+        let file = &*plan.file;
+        let mut starter = Starter { up: &self, options, file, recipes, failed: Vec::new() };
+        let started = plan.agents.iter().map(|planned| {
             let started = starter.start(&mut context, planned);
-            let started = started.and_then(|report| self.print(&report));
-            if let Err(failure) = started {
+            if started.is_err() {
                 starter.failed.push(&planned.agent.name);
-                code = if code == DONE { failure.code } else { code };
-                crate::cli::exit_code_as(self.json, Err(failure));
             }
-        }
+            self.print(&started?)
+        });
+        let code = first_failure(self.json, started);
         if !self.json {
             eprint_line("`agent-relay attach NAME` shows one, `agent-relay top` all");
         }
@@ -124,11 +130,12 @@ impl Up {
         }
         let file = escaped(&plan.file.to_string_lossy());
         let has_changed = if known.is_some() { "has changed, and " } else { "" };
-        help(&format!("{file} {has_changed}asks for this:\n{}", plan.in_words()));
+        eprint_text(&format!("{file} {has_changed}asks for this:\n{}", plan.in_words()));
         if self.yes {
             return Ok(());
         }
-        confirm("Start these agents?", "nothing was started")
+        let agents = counted(plan.agents.len() as u64, "agent");
+        confirm(&format!("Start {agents}?"), "nothing was started")
     }
 
     fn print(&self, report: &Report<'_>) -> Result<(), Failure> {
@@ -166,6 +173,7 @@ fn note_others(home: &Path, known: &TeamRecord, plan: &Plan) {
 struct Starter<'a> {
     up: &'a Up,
     options: &'a HomeOptions,
+    file: &'a Path,
     recipes: Book,
     /// The agents that were not started.
     failed: Vec<&'a str>,
@@ -185,8 +193,10 @@ impl Starter<'_> {
             return Err(Failure::failed(format!("{name} is not started, since it needs {need}")));
         }
         match Presence::of(&context.home, name, directory)? {
-            Presence::Here(_) => {
-                return Ok(Report { name, state: State::Running, pid: None, directory });
+            Presence::Here(_) => return Ok(Report::new(planned, State::Running, None)),
+            Presence::Elsewhere(other) if planned.may_have_been_in(other.as_ref(), self.file) => {
+                let failure = Failure::failed(format!("{name} still runs in {}", escaped(&other)));
+                return Err(failure.hint(format!("end it first: `agent-relay stop {name}`")));
             }
             Presence::Elsewhere(other) => return Err(anothers(name, &other)),
             Presence::Absent => {}
@@ -212,18 +222,20 @@ impl Starter<'_> {
                 Failure::new(failure.code, format!("{name} runs without its first prompt: {why}"))
             })?;
         }
-        Ok(Report { name, state, pid, directory })
+        Ok(Report::new(planned, state, pid))
     }
 
-    /// Returns the record of an agent that goes on with its conversation: it was here before, with the
-    /// same CLI. One of another directory has the name for itself.
+    /// Returns the record of an agent that goes on with its conversation: it was here before, with
+    /// the same CLI. An agent of another project has the name for itself.
     fn record(&self, home: &Path, planned: &Planned) -> Result<Option<AgentRecord>, Failure> {
         let Planned { agent, directory, .. } = planned;
         let Some(record) = agent_record::of(home, &agent.name) else { return Ok(None) };
-        if !is_same(&record.directory, directory) {
+        if !planned.may_have_been_in(&record.directory, self.file) {
             return Err(anothers(&agent.name, &record.directory.to_string_lossy()));
         }
-        let is_resumed = !self.up.fresh && self.cli(planned).as_deref() == Some(&record.cli);
+        let is_resumed = !self.up.fresh
+            && is_same(&record.directory, directory)
+            && self.cli(planned).as_deref() == Some(&record.cli);
         Ok(Some(record).filter(|record| is_resumed && record.conversation.is_some()))
     }
 

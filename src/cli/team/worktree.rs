@@ -3,6 +3,7 @@
 //! It stands next to the repository: that of the agent `web` of `/src/shop` is
 //! `/src/shop.worktrees/web`, on the branch `agents/web`.
 
+use super::presence::resolved;
 use crate::cli::failure::Failure;
 use platform::process::find_program;
 use protocol::text::escaped;
@@ -60,7 +61,8 @@ impl Worktree {
 
     /// Refuses a directory that is not a worktree of this repository.
     fn check(&self) -> Result<(), Failure> {
-        let is_ours = common(&self.path).ok() == common(&self.repository).ok()
+        let resolved_common = |path: &Path| common(path).map(|common| resolved(&common)).ok();
+        let is_ours = resolved_common(&self.path) == resolved_common(&self.repository)
             && git(&self.path, &["rev-parse", "--show-prefix"]).is_ok_and(|it| it.is_empty());
         if is_ours {
             return Ok(());
@@ -90,7 +92,7 @@ pub(super) fn remove(path: &Path) -> Result<bool, Failure> {
 /// The directory in which git keeps what all worktrees of a repository share.
 fn common(directory: &Path) -> Result<PathBuf, Failure> {
     let common = git(directory, &["rev-parse", "--git-common-dir"])?;
-    fs::canonicalize(directory.join(common)).map_err(Failure::because)
+    Ok(directory.join(common))
 }
 
 /// Runs git in a directory. Returns the line that it prints.
