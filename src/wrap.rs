@@ -5,7 +5,7 @@
 //! that owns the terminal side. [`control`] is the wrapper's own endpoint for a person's commands,
 //! and [`attach`] the command that shows the agent in another terminal.
 
-pub(crate) mod about;
+mod about;
 pub(crate) mod agent_record;
 mod arming;
 pub(crate) mod attach;
@@ -30,6 +30,7 @@ mod transcripts;
 mod version;
 mod waker;
 
+pub(crate) use about::agent_cli;
 use agent_record::{AgentRecord, RecordKeeper};
 use client::{
     Client, ClientError, WhenAbsent,
@@ -225,12 +226,6 @@ fn prospect_of(wrapped: &Wrapped, recipes: &Book) -> Prospect {
 
 fn texts(words: &[OsString]) -> Vec<String> {
     words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
-}
-
-/// Whether a command runs an agent CLI.
-#[must_use]
-pub(crate) fn is_agent_cli(command: &[OsString], recipes: &Book) -> bool {
-    about::agent_cli(command, recipes).is_some()
 }
 
 /// Returns why our MCP server cannot be handed over to a command; `None` if it can.

@@ -128,7 +128,7 @@ impl<'a> AgentOptions<'a> {
 
     /// Whether the agent is told how to send messages: an agent CLI is, unless nobody wants that.
     pub(super) fn briefs(&self, command: &[OsString], recipes: &Book) -> bool {
-        self.brief || (!self.no_brief && wrap::is_agent_cli(command, recipes))
+        self.brief || (!self.no_brief && wrap::agent_cli(command, recipes).is_some())
     }
 
     /// Loads the recipes, and refuses options that do not apply to the command.

@@ -4,7 +4,7 @@ use super::{
     context::context,
     failure::{DONE, Failure},
     print::{Out, eprint_line},
-    spawn::{Agent, Started},
+    spawn::{Agent, STARTED_MS, Started},
     table::Column,
     wrapped::{RUN_DIRECTORY, check_name},
 };
@@ -18,10 +18,6 @@ use platform::clock;
 use protocol::{calendar::duration, text::escaped};
 use serde::Serialize;
 use std::ffi::OsString;
-
-/// The time for which agents must run to count as started: a CLI that does not find its conversation
-/// ends at once.
-const STARTED_MS: u64 = 2000;
 
 /// The columns of the list.
 const COLUMNS: [Column; 4] = [

@@ -97,11 +97,8 @@ impl Run {
         let mut context = context(options)?;
         let made_up = match given {
             Some(_) => None,
-            None => Some(FolderName::choose(&mut context, &current_directory()?)?),
+            None => Some(made_up_name(&mut context, &command)?),
         };
-        if made_up.is_some() {
-            note_name_of_command(&command);
-        }
         let name =
             given.or_else(|| made_up.as_ref().map(|made_up| &*made_up.name)).unwrap_or_default();
         let key = key_of(&context.home, name, shared.key_file)?;
@@ -221,14 +218,17 @@ fn report(name: &str, ended: &Ended, has_terminal: bool) {
     }
 }
 
-/// Tells the person if the arguments of a command have a name that may be meant for the agent.
-fn note_name_of_command(command: &[OsString]) {
+/// Makes up a name for the agent of a command. Tells the person if the command's own arguments have
+/// one that may be meant for the agent.
+fn made_up_name(context: &mut Context, command: &[OsString]) -> Result<FolderName, Failure> {
+    let made_up = FolderName::choose(context, &current_directory()?)?;
     if command.iter().skip(1).any(|word| word == "-n" || word == "--name") {
         let program = escaped(&quoted(&command[0]));
         eprint_line(format_args!(
             "note: the name goes to {program}; to name the agent: agent-relay -n NAME {program}"
         ));
     }
+    Ok(made_up)
 }
 
 /// The directory in which this process runs.

@@ -34,6 +34,10 @@ use std::{
 /// The longest wait until the agent runs and has joined.
 const START_MS: u64 = 30_000;
 
+/// The time for which agents must run to count as started: a CLI that does not find its conversation
+/// ends at once.
+pub(super) const STARTED_MS: u64 = 2000;
+
 /// The pause between two requests to the new wrapper, whose socket may not exist yet.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 

@@ -5,7 +5,7 @@ use platform::{paths, process};
 use std::{ffi::OsString, path::Path};
 
 /// Returns the name of an agent CLI, or else the command's file name without its directory.
-pub(crate) fn program(command: &[OsString], recipes: &Book) -> Option<String> {
+pub(super) fn program(command: &[OsString], recipes: &Book) -> Option<String> {
     if let Some(cli) = agent_cli(command, recipes) {
         return Some(cli);
     }
@@ -14,7 +14,7 @@ pub(crate) fn program(command: &[OsString], recipes: &Book) -> Option<String> {
 }
 
 /// Returns the name of the agent CLI that a command runs, if it runs one.
-pub(super) fn agent_cli(command: &[OsString], recipes: &Book) -> Option<String> {
+pub(crate) fn agent_cli(command: &[OsString], recipes: &Book) -> Option<String> {
     let recipe = recipes.choose(&texts(command), process::SYSTEM, None).name;
     agents::named(&recipe).map(|_| recipe)
 }

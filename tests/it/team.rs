@@ -20,6 +20,7 @@ use testkit::{
 const CLAUDE: &str = r#"
 echo "$(pwd): $@" >> "$HOME/started"
 echo ready
+[ -e "$HOME/broken" ] && exit 3
 name=$(basename "$(pwd)")
 until cat "$HOME"/home/agents/*.json | grep -q "id-$name"; do
     echo '{"session_id":"id-'$name'","prompt":"Work."}' | hook UserPromptSubmit
@@ -327,6 +328,21 @@ fn agent_that_fails_holds_up_only_those_that_need_it() {
     assert!(up.starts_with("other runs ") && up.lines().count() == 1, "{up}");
     assert!(!ended.status.success());
     assert_eq!(done(&sandbox, &["team", "down"]), "other ended\n");
+}
+
+#[test]
+fn conversation_that_cannot_go_on_is_a_failure() {
+    let sandbox = shop("[[agent]]\nname = 'api'\ncommand = 'CLAUDE'\n");
+    done(&sandbox, &["team", "up", "--yes"]);
+    await_conversations(&sandbox, &["api"]);
+    done(&sandbox, &["team", "down"]);
+    fs::write(sandbox.directory().join("broken"), "").unwrap();
+    let (code, why) = refused(&sandbox, &["team", "up"]);
+    assert_eq!(code, 1);
+    assert!(why.contains("api ended at once, with code 3"), "{why}");
+    fs::remove_file(sandbox.directory().join("broken")).unwrap();
+    assert!(done(&sandbox, &["team", "up"]).starts_with("api goes on "));
+    done(&sandbox, &["team", "down"]);
 }
 
 #[test]

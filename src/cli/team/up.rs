@@ -14,14 +14,13 @@ use crate::{
         launch::make_home,
         print::{Out, counted, eprint_line, eprint_text},
         send::{join_as, not_delivered},
-        spawn::{Agent, Started},
+        spawn::{Agent, STARTED_MS, Started},
         wrapped::check_is_person,
     },
     config::recipes,
     wrap::{
-        self, Book, about,
+        self, Book,
         agent_record::{self, AgentRecord},
-        agents,
         teams::{self, TeamRecord},
     },
 };
@@ -75,9 +74,16 @@ struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    fn new(planned: &'a Planned, state: State, pid: Option<u32>) -> Self {
+    fn new(planned: &'a Planned, state: State) -> Self {
         let directory = planned.directory.to_string_lossy();
-        Self { name: &planned.agent.name, state, pid, directory }
+        Self { name: &planned.agent.name, state, pid: None, directory }
+    }
+
+    fn note_start(&mut self, agent: &Started) {
+        self.pid = agent.pid;
+        if agent.pid.is_none() {
+            self.state = State::Ended;
+        }
     }
 }
 
@@ -109,14 +115,24 @@ impl Up {
             recipes::load(&context.home).map_err(|error| Failure::because(error.to_string()))?;
         let file = &*plan.file;
         let mut starter = Starter { up: &self, options, file, recipes, failed: Vec::new() };
-        let started = plan.agents.iter().map(|planned| {
+        let start = |planned| {
             let started = starter.start(&mut context, planned);
             if started.is_err() {
                 starter.failed.push(&planned.agent.name);
             }
-            self.print(&started?)
+            started
+        };
+        let started: Vec<_> = plan.agents.iter().map(start).collect();
+        let deadline = clock::monotonic_ms() + STARTED_MS;
+        let checked = started.into_iter().map(|started| {
+            let (mut report, agent) = started?;
+            if let Some(mut agent) = agent {
+                agent.check_until(report.name, deadline)?;
+                report.note_start(&agent);
+            }
+            self.print(&report)
         });
-        let code = first_failure(self.json, started);
+        let code = first_failure(self.json, checked);
         if !self.json {
             eprint_line("`agent-relay attach NAME` shows one, `agent-relay top` all");
         }
@@ -180,11 +196,12 @@ struct Starter<'a> {
 }
 
 impl Starter<'_> {
+    /// Starts an agent, unless it runs.
     fn start<'p>(
         &self,
         context: &mut Context,
         planned: &'p Planned,
-    ) -> Result<Report<'p>, Failure> {
+    ) -> Result<(Report<'p>, Option<Started>), Failure> {
         let Planned { agent, directory, worktree } = planned;
         let name = &*agent.name;
         let is_missing =
@@ -193,7 +210,7 @@ impl Starter<'_> {
             return Err(Failure::failed(format!("{name} is not started, since it needs {need}")));
         }
         match Presence::of(&context.home, name, directory)? {
-            Presence::Here(_) => return Ok(Report::new(planned, State::Running, None)),
+            Presence::Here(_) => return Ok((Report::new(planned, State::Running), None)),
             Presence::Elsewhere(other) if planned.may_have_been_in(other.as_ref(), self.file) => {
                 let failure = Failure::failed(format!("{name} still runs in {}", escaped(&other)));
                 return Err(failure.hint(format!("end it first: `agent-relay stop {name}`")));
@@ -210,19 +227,15 @@ impl Starter<'_> {
             let failure = format!("{name}: there is no directory {}", directory.display());
             return Err(Failure::failed(escaped(&failure)));
         }
-        let Started { pid, .. } = self.spawn(context, planned, record.as_ref())?;
-        let state = match (pid, &record) {
-            (None, _) => State::Ended,
-            (_, Some(_)) => State::Resumed,
-            (_, None) => State::Started,
-        };
-        if let (State::Started, Some(prompt)) = (state, &agent.prompt) {
+        let started = self.spawn(context, planned, record.as_ref())?;
+        let state = if record.is_some() { State::Resumed } else { State::Started };
+        if let (State::Started, Some(_), Some(prompt)) = (state, started.pid, &agent.prompt) {
             self.send(name, prompt).map_err(|failure| {
                 let why = failure.line().unwrap_or_default();
                 Failure::new(failure.code, format!("{name} runs without its first prompt: {why}"))
             })?;
         }
-        Ok(Report::new(planned, state, pid))
+        Ok((Report::new(planned, state), Some(started)))
     }
 
     /// Returns the record of an agent that goes on with its conversation: it was here before, with
@@ -235,14 +248,8 @@ impl Starter<'_> {
         }
         let is_resumed = !self.up.fresh
             && is_same(&record.directory, directory)
-            && self.cli(planned).as_deref() == Some(&record.cli);
+            && wrap::agent_cli(&words(&agent.command), &self.recipes).as_ref() == Some(&record.cli);
         Ok(Some(record).filter(|record| is_resumed && record.conversation.is_some()))
-    }
-
-    /// The agent CLI that an agent's command runs.
-    fn cli(&self, planned: &Planned) -> Option<String> {
-        let command: Vec<_> = planned.agent.command.iter().map(OsString::from).collect();
-        about::program(&command, &self.recipes).filter(|name| agents::named(name).is_some())
     }
 
     fn spawn(
@@ -252,16 +259,12 @@ impl Starter<'_> {
         record: Option<&AgentRecord>,
     ) -> Result<Started, Failure> {
         let Planned { agent, directory, .. } = planned;
-        let options = AgentOptions {
-            brief: self.cli(planned).is_some(),
-            topics: &agent.topics,
-            ..AgentOptions::default()
-        };
+        let options = AgentOptions { topics: &agent.topics, ..AgentOptions::default() };
         let command = match (record, agent.command.split_first()) {
             (Some(record), Some((program, arguments))) => record.resuming(program, arguments),
             _ => agent.command.clone(),
         };
-        let command: Vec<_> = command.into_iter().map(OsString::from).collect();
+        let command = words(&command);
         let prospect = wrap::prospect(&command, Some(directory), &self.recipes);
         if let Some(line) = prospect.startup_notice(&agent.name) {
             eprint_line(escaped(&line));
@@ -293,6 +296,10 @@ impl Starter<'_> {
             }
         }
     }
+}
+
+fn words(command: &[String]) -> Vec<OsString> {
+    command.iter().map(OsString::from).collect()
 }
 
 fn anothers(name: &str, directory: &str) -> Failure {
