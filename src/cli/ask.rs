@@ -11,7 +11,7 @@ use super::{
     read::with_content,
     request::{call_with, parse},
     send::{delivery_of, join_as, not_delivered, text_or_input},
-    values::{agent_name, importance, milliseconds},
+    values::{agent_name, importance, label, milliseconds},
     wrapped::hops,
 };
 use argh::{ArgsInfo, FromArgs};
@@ -70,6 +70,10 @@ pub(super) struct Ask {
     #[argh(option, arg_name = "time", from_str_fn(milliseconds))]
     timeout: Option<u64>,
 
+    /// a label of the conversation
+    #[argh(option, arg_name = "label", from_str_fn(label))]
+    thread: Option<String>,
+
     /// wait for the answer to an earlier question of yours, or print it if it has come
     #[argh(switch)]
     resume: bool,
@@ -110,7 +114,8 @@ impl Ask {
         if !self.resume {
             return self.ask(options, timeout);
         }
-        if self.body.is_some() || self.from.is_some() || self.importance.is_some() {
+        let is_about_new = self.body.is_some() || self.thread.is_some();
+        if is_about_new || self.from.is_some() || self.importance.is_some() {
             let hint = "give the question's id only";
             return Err(Failure::usage("--resume takes up an earlier question").hint(hint));
         }
@@ -127,6 +132,7 @@ impl Ask {
         let body = text_or_input(self.body.as_deref(), "ask", to)?;
         let client = join_as(self.from.as_deref(), self.key_file.as_deref(), options)?;
         let mut question = Outgoing::message(to, body);
+        question.thread = self.thread.clone();
         question.meta.importance = self.importance;
         question.meta.hops = hops(to);
         let send_id = client.begin_ask(question, Duration::from_millis(timeout))?;

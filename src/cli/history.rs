@@ -16,7 +16,7 @@ use super::{
 use argh::{ArgsInfo, FromArgs};
 use client::{Client, home::HomeOptions};
 use protocol::{
-    relay::{HistoryRequest, MessageRow, Messages, Page, RequestName},
+    relay::{HistoryRequest, MessageRequest, MessageRow, Messages, Page, RequestName},
     text::escaped,
 };
 use serde_json::value::RawValue;
@@ -186,12 +186,29 @@ impl History {
             && self.until.is_none_or(|until| row.taken < until)
             && self.to.as_deref().is_none_or(|to| row.to.eq_ignore_ascii_case(to));
         match &self.thread {
-            Some(_) if fits => with_content(client, row.clone(), |row| {
-                Ok(Conversation::of_row(row).thread == self.thread)
-            }),
+            Some(_) if fits => Ok(thread_of(client, row)? == self.thread),
             _ => Ok(fits),
         }
     }
+}
+
+/// The thread of a message: that of the message that it answers, if it names none.
+fn thread_of(client: &Client, row: &MessageRow<'_>) -> Result<Option<String>, Failure> {
+    let place = |row: MessageRow<'_>| {
+        with_content(client, row, |row: &MessageRow<'_>| Ok(Conversation::of_row(row)))
+    };
+    let (id, limit) = match place(row.clone())? {
+        Conversation { thread: None, reply_to: Some(id) } => (id, Some(1)),
+        Conversation { thread, .. } => return Ok(thread),
+    };
+    let request = MessageRequest { id, limit, ..MessageRequest::default() };
+    let json = match call_with(client, RequestName::Message, &request) {
+        // It is deleted by now, or was never one of this client's.
+        Err(failure) if failure.is_refused() => return Ok(None),
+        json => json?,
+    };
+    let found: Messages<MessageRow<'_>> = parse(RequestName::Message, &json)?;
+    Ok(found.messages.into_iter().next().map(place).transpose()?.and_then(|it| it.thread))
 }
 
 /// Says why no message is shown, as far as the daemon knows.

@@ -98,6 +98,7 @@ pub(super) static TOOLS: &[Tool] = &[
                 "to": text("The agent's name."),
                 "body": json!({"type": "string", "description": "The question."}),
                 "timeout_seconds": number("The time to wait.", 1, TIMEOUT_S_MAX, TIMEOUT_S),
+                "thread": text("A label of the conversation."),
                 "importance": importance(),
             })
         },
@@ -242,14 +243,16 @@ fn ask(arguments: &str, name: Option<&str>) -> Result<Work, String> {
         to: String,
         body: String,
         timeout_seconds: Option<u64>,
+        thread: Option<String>,
         importance: Option<u64>,
     }
-    let Arguments { to, body, timeout_seconds, importance } = typed::read(arguments)?;
+    let Arguments { to, body, timeout_seconds, thread, importance } = typed::read(arguments)?;
     let timeout_s = timeout_seconds.unwrap_or(TIMEOUT_S);
     let mut line = Line::new("ask");
     line.option("as", name)?;
     line.number("timeout", Some(timeout_s), 1..=TIMEOUT_S_MAX)
         .map_err(|_| format!("`timeout_seconds` is not from 1 to {TIMEOUT_S_MAX}"))?;
+    line.option("thread", thread.as_deref())?;
     line.number("importance", importance, 0..=IMPORTANCE_MAX.into())?;
     line.argument("to", &to)?;
     Ok(Work::Runs(line.with_input(body), Shown::Answer { of: to, timeout_s }))
@@ -432,8 +435,8 @@ mod tests {
             ("ask", r#"{"to":"Bob","body":"?"}"#, "ask --timeout=30 -- Bob - < ?"),
             (
                 "ask",
-                r#"{"to":"Bob","body":"?","timeout_seconds":3600,"importance":null}"#,
-                "ask --timeout=3600 -- Bob - < ?",
+                r#"{"to":"Bob","body":"?","timeout_seconds":3600,"thread":"t","importance":null}"#,
+                "ask --timeout=3600 --thread=t -- Bob - < ?",
             ),
             ("read", r#"{"id":"1a2b3c4d"}"#, "read -- 1a2b3c4d"),
             ("read", "{}", "inbox --take"),

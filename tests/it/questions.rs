@@ -312,6 +312,22 @@ fn answer_in_time_is_found_by_the_questions_id() {
 }
 
 #[test]
+fn question_and_its_answer_are_found_by_their_thread() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    for (thread, data) in [("port", r#"{"body":"8080"}"#), ("other", r#"{"body":"9090"}"#)] {
+        asked(&sandbox, &mut bob, &["ask", "--thread", thread, "Bob", "Which port?"], data);
+    }
+    let found = out(&run(&sandbox, &["history", "--thread", "port"], DONE));
+    let rows: Vec<_> = found.lines().skip(1).collect();
+    assert!(rows[0].contains("Bob -> @operator") && rows[0].ends_with(": 8080"), "{found}");
+    assert!(rows[1].ends_with("[port] Which port?"), "{found}");
+    assert_eq!(rows.len(), 2, "{found}");
+    run(&sandbox, &["ask", "--resume", "1a2b3c4d", "--thread", "port"], USAGE);
+    run(&sandbox, &["ask", "--thread", &"x".repeat(257), "Bob", "Which port?"], USAGE);
+}
+
+#[test]
 fn late_answer_is_mail_and_is_found_by_the_questions_id() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
