@@ -56,8 +56,8 @@ const LONG_COLUMNS: [Column; 5] = [
     Column::optional("TOPICS"),
 ];
 
-/// The most names of agents that are summed up.
-const DORMANT_MAX: usize = 8;
+/// The most names of agents in a line.
+const NAMES_MAX: usize = 8;
 
 /// The table without agents.
 const NONE: &str = "no agents yet; start one with `agent-relay run NAME -- COMMAND`";
@@ -222,12 +222,18 @@ impl Layout {
 
 /// The line about agents that are away without mail, if there are any.
 pub(super) fn sum_of(names: &[&str]) -> Option<String> {
-    let (shown, more) = names.split_at(names.len().min(DORMANT_MAX));
+    let list = names_in_line(names);
+    (!names.is_empty()).then(|| format!("{} away without mail: {list}", names.len()))
+}
+
+/// The first of several names, escaped, and the number of the others.
+pub(super) fn names_in_line(names: &[&str]) -> String {
+    let (shown, more) = names.split_at(names.len().min(NAMES_MAX));
     let mut list = shown.iter().map(|name| escaped(name)).collect::<Vec<_>>().join(", ");
     if !more.is_empty() {
         list.push_str(&format!(" and {} more", more.len()));
     }
-    (!names.is_empty()).then(|| format!("{} away without mail: {list}", names.len()))
+    list
 }
 
 /// The question that an agent's CLI asks its person.

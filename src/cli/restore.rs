@@ -2,7 +2,7 @@
 
 use super::{
     context::context,
-    failure::{DONE, Failure},
+    failure::{DONE, Failure, first_failure},
     print::{Out, eprint_line},
     spawn::{Agent, STARTED_MS, Started},
     table::Column,
@@ -17,7 +17,7 @@ use client::home::{Context, HomeOptions};
 use platform::clock;
 use protocol::{calendar::duration, text::escaped};
 use serde::Serialize;
-use std::ffi::OsString;
+use std::{ffi::OsString, path::Path};
 
 /// The columns of the list.
 const COLUMNS: [Column; 4] = [
@@ -62,7 +62,7 @@ pub(super) struct Restore {
 struct Row<'a> {
     name: &'a str,
     cli: &'a str,
-    directory: &'a std::path::Path,
+    directory: &'a Path,
     command: Vec<String>,
     conversation: Option<&'a str>,
     started: u64,
@@ -74,7 +74,6 @@ struct Restored<'a> {
     name: &'a str,
     pid: Option<u32>,
     conversation: Option<&'a str>,
-    error: Option<String>,
 }
 
 impl Restore {
@@ -83,18 +82,13 @@ impl Restore {
             return Err(Failure::usage("--all takes no names").hint("leave one of them out"));
         }
         let mut context = context(options)?;
-        let records = agent_record::all(&context.home).map_err(Failure::because)?;
-        let is_running = |record: &AgentRecord| {
-            ControlClient::connect(&context.home.join(RUN_DIRECTORY), &record.name).is_ok()
-        };
-        let (running, idle): (Vec<_>, Vec<_>) = records.into_iter().partition(is_running);
         if !self.names.is_empty() {
-            let chosen = choose(&self.names, &running, idle)?;
-            return self.start(&mut context, &chosen);
+            let chosen = choose(&context.home, &self.names)?;
+            return Ok(self.start(&mut context, &chosen));
         }
-        let cut_off: Vec<_> = idle.into_iter().filter(|record| record.ended.is_none()).collect();
+        let cut_off = cut_off(&context.home)?;
         if self.all && !cut_off.is_empty() {
-            return self.start(&mut context, &cut_off);
+            return Ok(self.start(&mut context, &cut_off));
         }
         self.list(&cut_off)
     }
@@ -130,46 +124,53 @@ impl Restore {
 
     /// Starts the agents, and waits for a while whether they end at once. Returns the exit code of
     /// the first failure.
-    fn start(&self, context: &mut Context, records: &[AgentRecord]) -> Result<i32, Failure> {
-        let mut out = Out::new();
-        let mut code = DONE;
+    fn start(&self, context: &mut Context, records: &[AgentRecord]) -> i32 {
         let started: Vec<_> = records.iter().map(|record| start(context, record)).collect();
         let deadline = clock::monotonic_ms() + STARTED_MS;
-        for (record, started) in records.iter().zip(started) {
-            let name = &*record.name;
-            let started = started.and_then(|mut started| {
-                started.check_until(name, deadline)?;
-                Ok(started)
-            });
-            if self.json {
-                let pid = started.as_ref().ok().and_then(|started| started.pid);
-                let error = started.as_ref().err().and_then(Failure::line);
-                let conversation = record.conversation.as_deref();
-                out.json("restored", &Restored { name, pid, conversation, error })?;
-            }
-            match started {
-                Ok(_) if self.json => {}
-                Ok(Started { pid: Some(pid), .. }) => {
-                    let how = match record.conversation {
-                        Some(_) => "goes on",
-                        None => "begins a conversation, since it had none",
-                    };
-                    out.line(format_args!("{name} {how} (process {pid})"))?;
-                }
-                Ok(_) => out.line(format_args!("{name} ran, and has ended already"))?,
-                Err(failure) => {
-                    code = if code == DONE { failure.code } else { code };
-                    if !self.json {
-                        eprint_line(failure.into_message());
-                    }
-                }
-            }
-        }
+        let checked = records.iter().zip(started).map(|(record, started)| {
+            let mut started = started?;
+            started.check_until(&record.name, deadline)?;
+            self.print(record, started.pid)
+        });
+        let code = first_failure(self.json, checked);
         if !self.json {
             eprint_line("`agent-relay attach NAME` shows one, `agent-relay top` all");
         }
-        Ok(code)
+        code
     }
+
+    fn print(&self, record: &AgentRecord, pid: Option<u32>) -> Result<(), Failure> {
+        let mut out = Out::new();
+        let (name, conversation) = (&*record.name, record.conversation.as_deref());
+        if self.json {
+            return out.json("restored", &Restored { name, pid, conversation });
+        }
+        let Some(pid) = pid else {
+            return out.line(format_args!("{name} ran, and has ended already"));
+        };
+        let how = match conversation {
+            Some(_) => "goes on",
+            None => "begins a conversation, since it had none",
+        };
+        out.line(format_args!("{name} {how} (process {pid})"))
+    }
+}
+
+/// Returns the records of the agents that were cut off and do not run, in the order of their
+/// starts.
+pub(super) fn cut_off(home: &Path) -> Result<Vec<AgentRecord>, Failure> {
+    let mut records = all(home)?;
+    records.retain(|record| record.ended.is_none() && !runs(home, record));
+    Ok(records)
+}
+
+fn all(home: &Path) -> Result<Vec<AgentRecord>, Failure> {
+    let failed = |error| Failure::failed(format!("the records of agents cannot be read: {error}"));
+    agent_record::all(home).map_err(failed)
+}
+
+fn runs(home: &Path, record: &AgentRecord) -> bool {
+    ControlClient::connect(&home.join(RUN_DIRECTORY), &record.name).is_ok()
 }
 
 fn start(context: &mut Context, record: &AgentRecord) -> Result<Started, Failure> {
@@ -188,24 +189,21 @@ fn start(context: &mut Context, record: &AgentRecord) -> Result<Started, Failure
     agent.start(context)
 }
 
-/// Finds the records of the named agents.
-fn choose(
-    names: &[String],
-    running: &[AgentRecord],
-    idle: Vec<AgentRecord>,
-) -> Result<Vec<AgentRecord>, Failure> {
+/// Finds the records of the named agents, which must not run.
+fn choose(home: &Path, names: &[String]) -> Result<Vec<AgentRecord>, Failure> {
+    let records = all(home)?;
     let mut chosen: Vec<AgentRecord> = Vec::new();
     for name in names {
         check_name(name)?;
         let is = |record: &AgentRecord| record.name.eq_ignore_ascii_case(name);
-        if running.iter().any(is) {
-            return Err(Failure::failed(format!("{name} runs already"))
-                .hint(format!("`agent-relay attach {name}` shows it")));
-        }
-        let Some(record) = idle.iter().find(|record| is(record)) else {
+        let Some(record) = records.iter().find(|record| is(record)) else {
             return Err(Failure::failed(format!("nothing is recorded of {name}"))
                 .hint("`agent-relay restore` lists the agents that can be started again"));
         };
+        if runs(home, record) {
+            return Err(Failure::failed(format!("{name} runs already"))
+                .hint(format!("`agent-relay attach {name}` shows it")));
+        }
         if !chosen.iter().any(is) {
             chosen.push(record.clone());
         }

@@ -22,8 +22,9 @@ mod words;
 use super::{
     context::context,
     failure::{DONE, FAILED, Failure},
-    print::{Out, has_colours},
+    print::{Out, counted, has_colours},
     program::{AS_AGENT_RELAY, own_program},
+    restore,
 };
 use crate::wrap;
 use action::{Action, Effect, Order};
@@ -47,6 +48,7 @@ use protocol::text::escaped;
 use screen::Screen;
 use std::{
     env, io,
+    path::Path,
     process::{Command, Stdio},
     thread,
     time::Duration,
@@ -127,7 +129,7 @@ pub(super) fn alone(options: &HomeOptions) -> Option<Result<i32, Failure>> {
     Some(context(options).and_then(|context| {
         let looking = super::identity::looking(&context);
         match context.try_join(&looking) {
-            Err(ClientError::NoDaemon { .. }) => welcome(),
+            Err(ClientError::NoDaemon { .. }) => welcome(&context.home),
             // `top` shows what else is wrong.
             joined => {
                 drop(joined);
@@ -137,18 +139,23 @@ pub(super) fn alone(options: &HomeOptions) -> Option<Result<i32, Failure>> {
     }))
 }
 
-/// Prints the three things that one can do while no daemon runs.
-fn welcome() -> Result<i32, Failure> {
+/// Prints the things that one can do while no daemon runs.
+fn welcome(home: &Path) -> Result<i32, Failure> {
     let mut out = Out::new();
+    let cut_off = restore::cut_off(home)?.len() as u64;
+    let restore = format!("  agent-relay restore   start {} again", counted(cut_off, "agent"));
     for line in [
         "Agent Relay lets AI coding agents on this machine talk to each other.",
         "No daemon runs here now.",
         "",
         "  agent-relay claude    start an agent (also codex, gemini, opencode, …)",
+        restore.as_str(),
         "  agent-relay help      see all commands",
         "  agent-relay doctor    check that everything works",
     ] {
-        out.line(line)?;
+        if cut_off > 0 || line != restore {
+            out.line(line)?;
+        }
     }
     Ok(DONE)
 }

@@ -11,7 +11,7 @@ use testkit::{
 
 /// A program under the name of Claude Code that notes its arguments and its directory, begins a
 /// conversation with a prompt, and ends with a file.
-const CLAUDE: &str = r#"
+pub(crate) const CLAUDE: &str = r#"
 echo "$(pwd): $@" >> "$HOME/started"
 echo ready
 while ! [ -e "$HOME/prompt" ]; do sleep 0.05; done
@@ -106,7 +106,7 @@ fn killed_agent_goes_on_in_its_own_conversation_with_its_mail() {
 }
 
 /// Writes the record of an agent that was cut off.
-fn record(sandbox: &Sandbox, name: &str, program: &str, directory: &str, started: u64) {
+pub(crate) fn record(sandbox: &Sandbox, name: &str, program: &str, directory: &str, started: u64) {
     let folder = sandbox.home().join("agents");
     platform::paths::make_private_dir(&folder).unwrap();
     let record = serde_json::json!({

@@ -3,6 +3,7 @@
 use crate::{
     commands::{DONE, USAGE, err, run},
     killed::suspend,
+    restore::{CLAUDE, record},
     wrap::wrap_line_reader,
 };
 use ::terminal::agents::AGENTS;
@@ -16,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 use testkit::{
-    asking,
+    asking, claude,
     programs::example_program,
     sandbox::Sandbox,
     terminal::{self, Terminal},
@@ -538,6 +539,26 @@ fn agent_is_started_and_stopped() {
     top.wait_for("1 away, hidden (H shows them)");
     top.press("anot closed '\r");
     top.wait_for("a quote is not closed: '");
+    quit(top);
+}
+
+#[test]
+fn agents_that_were_cut_off_are_started_again() {
+    let sandbox = Sandbox::new();
+    let program = claude::install_with_hooks(&sandbox, CLAUDE);
+    let work = sandbox.directory().to_str().unwrap();
+    let agents = [("Gone", "/nowhere/at/all"), ("Ann", work), ("Bob", work)];
+    for (started, (name, directory)) in (1..).zip(agents) {
+        record(&sandbox, name, &program, directory, started);
+    }
+    let mut top = start(&sandbox, &["top"], &[]);
+    top.wait_for("3 cut off (R starts them again): ");
+    top.wait_for("R restore");
+    top.press("R");
+    top.wait_for("Ann, Bob run again\nGone ran in /nowhere/at/all, which is gone\n");
+    top.wait_for("1 cut off (R starts it again): Gone");
+    top.wait_for("2 agents, 2 here");
+    run(&sandbox, &["stop", "Ann", "Bob"], DONE);
     quit(top);
 }
 

@@ -51,6 +51,8 @@ pub(super) enum Action {
     Stop,
     /// Begins the command line of a new agent.
     Spawn,
+    /// Starts the agents again that were cut off.
+    Restore,
     /// Hides the agents that are away, or shows them again.
     HideAway,
     Redeliver,
@@ -97,6 +99,8 @@ pub(super) enum Order {
     Stop(String),
     /// Runs `agent-relay spawn` with this command line.
     Spawn(String),
+    /// Starts the agents again that were cut off.
+    Restore,
     /// Delivers the dead letter with this id again.
     Redeliver(String),
     /// Takes the message with this id out of the mailbox.

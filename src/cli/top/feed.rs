@@ -11,7 +11,7 @@ use crate::cli::{
     messages::{DeliveryWords, each_row, payload_text, short_id},
     moment,
     request::{call, data_of, each_agent, parse},
-    tap,
+    restore, tap,
 };
 use client::{
     self, Client, Delivery, Event, Settings,
@@ -110,7 +110,9 @@ impl Source {
     /// Lists the agents until `wake` has no sender. A message there asks for a list at once.
     pub(super) fn follow_agents(mut self, wake: &Receiver<()>) {
         loop {
-            let end = self.join().map_err(End::from).and_then(|client| {
+            // Without a daemon, too: after a reboot, none runs until an agent does.
+            let joined = self.send_cut_off().and_then(|()| Ok(self.join()?));
+            let end = joined.and_then(|client| {
                 self.send(Update::Joined(client.endpoint().to_owned()))?;
                 self.list_agents(&client, wake)
             });
@@ -137,6 +139,11 @@ impl Source {
                 return;
             }
         }
+    }
+
+    fn send_cut_off(&self) -> Result<(), End> {
+        let records = restore::cut_off(&self.context.home)?;
+        self.send(Update::CutOff(records.into_iter().map(|record| record.name).collect()))
     }
 
     fn list_agents(&self, client: &Client, wake: &Receiver<()>) -> Result<(), End> {
@@ -170,6 +177,7 @@ impl Source {
             }
             self.send(Update::Agents(agents))?;
             if is_full {
+                self.send_cut_off()?;
                 self.send(Update::Letters(dead_letters(client)?))?;
             }
             let count = mailbox_count(client)?;

@@ -1,5 +1,5 @@
 //! The thread that carries out what a person orders in `top`, so that the screen never waits, and
-//! the one that starts an agent, so that other orders do not wait for that.
+//! the one that starts agents, so that other orders do not wait for that.
 
 use super::{action::Order, feed::Source, model::Update, own_command, spawn, words};
 use crate::{
@@ -26,6 +26,7 @@ use protocol::{
     relay::{RedeliverRequest, Redelivered, RequestName},
     text::escaped,
 };
+use serde::Deserialize;
 use std::{process::Stdio, thread::JoinHandle, time::Duration};
 
 /// The longest wait until the daemon has accepted a message.
@@ -77,6 +78,11 @@ impl Source {
                 let source = self.clone();
                 starting.begin(move || source.start(&line))?;
                 return Ok(None);
+            }
+            Order::Restore => {
+                let source = self.clone();
+                starting.begin(move || source.restore())?;
+                Update::Notice("starting the agents again that were cut off".to_owned())
             }
             Order::Redeliver(id) => Update::Notice(self.redeliver(id)?),
             Order::Take(id) => {
@@ -168,6 +174,21 @@ impl Source {
         if output.status.success() { Ok(line) } else { Err(Failure::failed(line)) }
     }
 
+    /// Starts the agents again that were cut off, and says how that went, unless `top` has ended.
+    fn restore(&self) {
+        let restored = self.restore_all().unwrap_or_else(sentence);
+        drop(self.updates.send(Update::Notice(restored)));
+    }
+
+    /// Runs `agent-relay restore`. Returns the agents that run now, and each failure on a line of
+    /// its own.
+    fn restore_all(&self) -> Result<String, Failure> {
+        let mut command = own_command(&self.options)?;
+        command.args(["restore", "--all", "--json"]).stdin(Stdio::null());
+        let output = command.output().map_err(Failure::because)?;
+        restored(&String::from_utf8_lossy(&output.stdout))
+    }
+
     fn redeliver(&mut self, id: String) -> Result<String, Failure> {
         let client = self.join()?;
         let json = call_with(&client, RequestName::Redeliver, &RedeliverRequest { id })?;
@@ -190,14 +211,46 @@ impl Source {
     }
 }
 
-/// The thread that starts an agent, at most one at a time.
+/// A line of what `agent-relay restore --json` prints: about an agent that was started, or a
+/// failure.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Restored {
+    Agent { name: String },
+    Failure { message: String, hint: Option<String> },
+}
+
+/// Words about what `agent-relay restore --json` has printed.
+fn restored(printed: &str) -> Result<String, Failure> {
+    let (mut names, mut lines) = (Vec::new(), Vec::new());
+    for line in printed.lines() {
+        match serde_json::from_str(line).map_err(Failure::because)? {
+            Restored::Agent { name } => names.push(name),
+            Restored::Failure { message, hint } => {
+                // After a line, there may be the last ones on a screen.
+                let said: Vec<_> = message.lines().take(2).map(str::trim).collect();
+                let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+                lines.push(said.join(" ") + &hint);
+            }
+        }
+    }
+    match &*names {
+        [] if lines.is_empty() => lines.push("no agent was cut off".to_owned()),
+        [] => {}
+        [name] => lines.insert(0, format!("{name} runs again")),
+        names => lines.insert(0, format!("{} run again", names.join(", "))),
+    }
+    Ok(lines.join("\n"))
+}
+
+/// The thread that starts agents, at most one at a time.
 #[derive(Default)]
 struct Starting(Option<JoinHandle<()>>);
 
 impl Starting {
     fn begin(&mut self, start: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
         if self.0.as_ref().is_some_and(|thread| !thread.is_finished()) {
-            return Err(Failure::failed("another agent is being started: try again after that"));
+            return Err(Failure::failed("agents are being started: try again after that"));
         }
         self.0 = Some(spawn("top start", start)?);
         Ok(())
@@ -213,6 +266,26 @@ mod tests {
     use super::*;
     use crossbeam_channel::bounded;
 
+    #[test]
+    fn agents_that_run_again_and_failures_have_a_line_each() {
+        let failed =
+            r#"{"schema":"agent-relay.error/1","code":"FAILED","exit_code":1,"message":"Eve
+ended at once:\n    no\n    way"}"#
+                .replace('\n', " ");
+        let gone = r#"{"message":"Gone ran in /x, which is gone","hint":"do"}"#;
+        let run = |name: &str| {
+            format!(r#"{{"schema":"agent-relay.restored/1","name":"{name}","pid":7}}"#)
+        };
+        let printed = [run("Ann"), failed, run("Bob"), gone.to_owned()].join("\n");
+        let told = restored(&printed).unwrap();
+        let lines =
+            ["Ann, Bob run again", "Eve ended at once: no", "Gone ran in /x, which is gone; do"];
+        assert_eq!(told.lines().collect::<Vec<_>>(), lines);
+        assert_eq!(restored(&run("Ann")).unwrap(), "Ann runs again");
+        assert_eq!(restored("").unwrap(), "no agent was cut off");
+        assert!(restored("{}").is_err());
+    }
+
     /// The thread with the orders goes on at once.
     #[test]
     fn one_agent_is_started_at_a_time() {
@@ -220,7 +293,7 @@ mod tests {
         let (end, ended) = bounded::<()>(0);
         starting.begin(move || assert!(ended.recv().is_err())).unwrap();
         let refused = starting.begin(|| panic!("two at a time")).unwrap_err();
-        assert!(sentence(refused).contains("another agent is being started"));
+        assert!(sentence(refused).contains("agents are being started"));
         drop(end);
         starting.0.take().unwrap().join().unwrap();
         let (sender, started) = bounded(1);

@@ -24,6 +24,7 @@ pub(super) const HELP: [(&str, &str); HELP_ROWS] = [
     ("h", "hold the agent's messages, or release them"),
     ("s", "stop the agent, after a question"),
     ("a", "start a new agent in the background"),
+    ("R", "start the agents again that were cut off, such as by a reboot"),
     ("H", "hide agents that are away, or show those with mail again"),
     ("Tab", "go to the messages, or back to the agents"),
     ("i", "show your inbox, or the conversation again"),
@@ -34,7 +35,6 @@ pub(super) const HELP: [(&str, &str); HELP_ROWS] = [
     ("Esc", "go back: to the agents, to the newest messages, to all"),
     ("PgUp, PgDn, g, G", "go by pages, to the first, to the last"),
     ("Click, wheel", "select; scroll the messages"),
-    ("?", "show this"),
     ("q, Ctrl-C", "quit; the agents run on"),
     ("!", "marks an agent that waits for you"),
 ];
@@ -111,6 +111,7 @@ fn normal(key: KeyEvent) -> Option<Action> {
         KeyCode::Char('H') => Action::HideAway,
         KeyCode::Char('s') => Action::Stop,
         KeyCode::Char('a') => Action::Spawn,
+        KeyCode::Char('R') => Action::Restore,
         KeyCode::Char(digit @ '1'..='9') => Action::Choose(digit as usize - '0' as usize),
         KeyCode::Char('r') => Action::Redeliver,
         KeyCode::Char('t') => Action::Take,

@@ -25,6 +25,8 @@ pub(super) enum Update {
     Away(String),
     /// All agents.
     Agents(Vec<Agent>),
+    /// The names of the agents that were cut off and do not run.
+    CutOff(Vec<String>),
     /// The dead letters, the newest last.
     Letters(Vec<Message>),
     /// The number of messages in the person's mailbox, and the newest of them, which are last.
@@ -90,6 +92,7 @@ pub(super) struct Model {
     pub(super) now: u64,
     pub(super) link: Link,
     agents: AgentList,
+    cut_off: Vec<String>,
     conversation: MessageList,
     letters: MessageList,
     mailbox: MessageList,
@@ -122,6 +125,7 @@ impl Model {
             now,
             link: Link::Connecting,
             agents: AgentList::default(),
+            cut_off: Vec::new(),
             conversation: MessageList::default(),
             letters: MessageList::default(),
             mailbox: MessageList::default(),
@@ -171,7 +175,7 @@ impl Model {
         let asked = self.selected_agent().and_then(|agent| agent.dialog.as_ref());
         let asked =
             asked.map_or(0, |dialog| 1 + dialog.text.lines().count() + dialog.choices.len());
-        let agents = shown.len() + usize::from(!self.summed_up_agents().is_empty());
+        let agents = shown.len() + self.lines_below_agents();
         Areas::of(self.columns, self.rows, agents, details.max(asked), self.is_in_messages)
     }
 
@@ -191,13 +195,37 @@ impl Model {
 
     /// The rows of agents that are visible at once.
     fn agent_rows(&self) -> usize {
-        let sum = usize::from(!self.summed_up_agents().is_empty());
-        Areas::rows(self.areas().agents).saturating_sub(sum)
+        Areas::rows(self.areas().agents).saturating_sub(self.lines_below_agents())
     }
 
-    /// The agents that have one line together.
+    fn lines_below_agents(&self) -> usize {
+        let has_sum = !self.summed_up_agents().is_empty();
+        usize::from(has_sum) + usize::from(!self.offered().is_empty())
+    }
+
+    /// The agents that have one line together. Those that were cut off have a line of their own.
     pub(super) fn summed_up_agents(&self) -> Vec<&Agent> {
-        self.agents.summed_up(&self.filter)
+        let offered = self.offered();
+        let mut agents = self.agents.summed_up(&self.filter);
+        agents.retain(|agent| !offered.iter().any(|name| name.eq_ignore_ascii_case(&agent.name)));
+        agents
+    }
+
+    /// The names of the agents that were cut off. The daemon may know that one runs.
+    pub(super) fn cut_off(&self) -> Vec<&str> {
+        let runs = |name: &str| {
+            let mut agents = self.agents.all().iter();
+            agents.any(|agent| agent.is_here && agent.name.eq_ignore_ascii_case(name))
+        };
+        self.cut_off.iter().map(|name| &**name).filter(|name| !runs(name)).collect()
+    }
+
+    /// The names of the agents that were cut off, if the list offers to start them again.
+    pub(super) fn offered(&self) -> Vec<&str> {
+        match self.hides_away() || !self.filter.is_empty() {
+            true => Vec::new(),
+            false => self.cut_off(),
+        }
     }
 
     pub(super) fn hides_away(&self) -> bool {
@@ -272,6 +300,11 @@ impl Model {
             Update::Away(why) => self.set_link(Link::Away(why)),
             Update::Agents(agents) => {
                 self.is_changed |= self.agents.replace(agents);
+                self.settle();
+            }
+            Update::CutOff(names) => {
+                self.is_changed |= self.cut_off != names;
+                self.cut_off = names;
                 self.settle();
             }
             Update::Letters(letters) => {

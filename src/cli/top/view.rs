@@ -9,7 +9,7 @@ use super::{
     question::Question,
 };
 use crate::cli::{
-    agents::{Agent, COLUMNS, Need, sum_of},
+    agents::{Agent, COLUMNS, Need, names_in_line, sum_of},
     print::counted,
     table::{self, Column, cut},
 };
@@ -34,8 +34,8 @@ const NAME_COLUMNS: u16 = 24;
 /// The keys that the last line always shows.
 const KEYS: &str = "? help  q quit";
 
-/// The most rows of a notice.
-const NOTICE_ROWS: usize = 3;
+/// The most rows of a notice: many agents may not be restored, each for a reason of its own.
+const NOTICE_ROWS: usize = 12;
 
 /// The columns of a message's time.
 const TIME_COLUMNS: usize = 8;
@@ -176,22 +176,20 @@ impl Pane<'_> {
         let mut lines = table::lines(&columns, &cells, area.width.into()).into_iter();
         let heading = lines.next().unwrap_or_default();
         self.line(area, 0, &heading, Styles::bold());
-        let summed_up: Vec<_> =
-            model.summed_up_agents().into_iter().map(|agent| &*agent.name).collect();
-        let sum = if model.hides_away() { hidden(&summed_up) } else { sum_of(&summed_up) };
-        if shown.is_empty() {
+        let below = self.below_agents(model);
+        if shown.is_empty() && below.is_empty() {
             let text = match &*model.filter {
                 "" if model.link == Link::Connecting => return,
                 "" => "no agents; start one with `agent-relay claude`",
                 _ => "no agent matches the filter",
             };
-            self.line(area, 1, &sum.unwrap_or_else(|| text.to_owned()), Styles::faint());
-            return;
+            return self.line(area, 1, text, Styles::faint());
         }
-        let mut rows = area;
-        if let Some(sum) = sum {
-            rows.height = rows.height.saturating_sub(1);
-            self.line(area, shown.len().min(Areas::rows(rows)) + 1, &sum, Styles::faint());
+        let height = area.height.saturating_sub(u16::try_from(below.len()).unwrap_or(u16::MAX));
+        let rows = Rect { height, ..area };
+        let first_below = shown.len().min(Areas::rows(rows)) + 1;
+        for (at, (line, style)) in below.iter().enumerate() {
+            self.line(area, first_below + at, line, *style);
         }
         let selected = model.agents().selected_at(&model.filter);
         let visible = lines.zip(&shown).enumerate().skip(model.agents().first());
@@ -202,6 +200,16 @@ impl Pane<'_> {
             }
             self.line(area, row + 1, &line, style);
         }
+    }
+
+    /// The lines below the agents.
+    fn below_agents(&self, model: &Model) -> Vec<(String, Style)> {
+        let summed_up: Vec<_> =
+            model.summed_up_agents().into_iter().map(|agent| &*agent.name).collect();
+        let sum = if model.hides_away() { hidden(&summed_up) } else { sum_of(&summed_up) };
+        let sum = sum.map(|sum| (sum, Styles::faint()));
+        let offer = offer_of(&model.offered()).map(|it| (it, self.style.coloured(Color::Yellow)));
+        sum.into_iter().chain(offer).collect()
     }
 
     /// Draws how the selected agent gets its messages, and its question, or which messages wait and
@@ -318,7 +326,8 @@ impl Pane<'_> {
 
     /// Draws a notice that ends on the last line, and covers rows above it if it is long.
     fn notice(&mut self, notice: &str, last: Rect, whole: Rect) {
-        let broken = table::broken(&escaped(notice), usize::from(last.width).max(1), 0);
+        let broken = |line| table::broken(&escaped(line), usize::from(last.width).max(1), 0);
+        let broken = notice.lines().map(broken).collect::<Vec<_>>().join("\n");
         let rows = u16::try_from(broken.lines().count().min(NOTICE_ROWS)).unwrap_or(1);
         let y = last.bottom().saturating_sub(rows);
         let area = Rect { y, height: rows, ..last }.intersection(whole);
@@ -346,6 +355,14 @@ impl Pane<'_> {
 /// The line about agents that the person has hidden, if there are any.
 fn hidden(names: &[&str]) -> Option<String> {
     (!names.is_empty()).then(|| format!("{} away, hidden (H shows them)", names.len()))
+}
+
+/// The line about agents that were cut off, if there are any.
+fn offer_of(names: &[&str]) -> Option<String> {
+    let them = if names.len() == 1 { "it" } else { "them" };
+    let list = names_in_line(names);
+    let offer = || format!("{} cut off (R starts {them} again): {list}", names.len());
+    (!names.is_empty()).then(offer)
 }
 
 /// The heading of the pane of messages.
@@ -394,6 +411,9 @@ fn keys(model: &Model, width: usize) -> String {
         },
     };
     if model.mode == Mode::Normal {
+        if !model.is_in_messages && !model.offered().is_empty() {
+            keys.insert(1, "R restore");
+        }
         keys.extend((model.mailbox_count > 0 && model.list != List::Mailbox).then_some("i inbox"));
         let has_letters = model.letters() > 0 && model.list != List::DeadLetters;
         keys.extend(has_letters.then_some("d dead letters"));

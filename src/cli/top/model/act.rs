@@ -57,6 +57,10 @@ impl Model {
                 None => self.set_notice("no agent that is here is selected".to_owned()),
             },
             Action::Spawn => self.mode = Mode::Spawn(Editor::default()),
+            Action::Restore if self.cut_off().is_empty() => {
+                self.set_notice("no agent was cut off".to_owned());
+            }
+            Action::Restore => return Some(Effect::Order(Order::Restore)),
             Action::HideAway => self.agents.toggle_away(),
             Action::Message => match self.addressee(chosen) {
                 Some(to) => self.mode = Mode::Message { to, editor: Editor::default() },

@@ -194,6 +194,31 @@ fn twelve_agents_and_a_question_in_a_large_terminal() {
     );
 }
 
+#[test]
+fn agents_that_were_cut_off_are_offered() {
+    let mut model = twelve(80, 24);
+    let names = |names: &[&str]| Update::CutOff(names.iter().map(|&name| name.into()).collect());
+    model.update(names(&["API", "web-02", "db\u{1b}"]));
+    let shown = |model: &Model| rows(&buffer(model, 80, 24));
+    let screen = shown(&model);
+    // The daemon knows that web-02 runs.
+    assert_eq!(screen[14], "2 cut off (R starts them again): API, db\\u{1b}");
+    assert_eq!(screen[13], "   web-12  claude   web (main)  idle                5 s");
+    let keys = "1-9 answer  R restore  n next  Enter attach  m send  h hold  ? help  q quit";
+    assert_eq!(screen[23], keys);
+    model.act(Action::HideAway);
+    assert!(!shown(&model).iter().any(|row| row.contains("cut off")));
+    model.act(Action::HideAway);
+    model.update(names(&["db"]));
+    assert_eq!(
+        shown(&model)[13..15],
+        ["1 away without mail: api", "1 cut off (R starts it again): db"]
+    );
+    let mut model = Model::new(80, 8, true, NOW);
+    model.update(names(&["db"]));
+    assert_eq!(shown(&model)[2], "1 cut off (R starts it again): db");
+}
+
 /// Of a question that is too long for its pane, the text and the choices are shown in part.
 #[test]
 fn question_in_a_small_terminal() {
@@ -375,8 +400,8 @@ fn modes_of_the_last_line() {
     model.act(Action::SwitchPane);
     let keys = "Enter read  m answer  Esc back  / filter  i inbox  ? help  q quit";
     assert_eq!(last(&model), keys);
-    model.set_notice("Bob's\nmessages".to_owned());
-    assert_eq!(last(&model), "Bob's\\u{a}messages");
+    model.set_notice("Bob's\nmessages\u{1b}".to_owned());
+    assert_eq!(rows(&buffer(&model, 80, 24))[22..], ["Bob's", "messages\\u{1b}"]);
 }
 
 #[test]
@@ -398,6 +423,7 @@ fn help_and_a_whole_message() {
             h                 hold the agent's messages, or release them
             s                 stop the agent, after a question
             a                 start a new agent in the background
+            R                 start the agents again that were cut off, such as by a reboot
             H                 hide agents that are away, or show those with mail again
             Tab               go to the messages, or back to the agents
             i                 show your inbox, or the conversation again
@@ -408,7 +434,6 @@ fn help_and_a_whole_message() {
             Esc               go back: to the agents, to the newest messages, to all
             PgUp, PgDn, g, G  go by pages, to the first, to the last
             Click, wheel      select; scroll the messages
-            ?                 show this
             q, Ctrl-C         quit; the agents run on
             !                 marks an agent that waits for you
             Up, Down scroll  Esc back  ? help  q quit
