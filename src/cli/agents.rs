@@ -19,7 +19,7 @@ use super::{
     wrapped::RUN_DIRECTORY,
 };
 use crate::wrap::control::client::{self as control, ControlClient};
-pub(super) use agent::{Agent, COLUMNS, Need};
+pub(super) use agent::{Agent, COLUMNS, Need, Rank};
 use argh::{ArgsInfo, FromArgs};
 use client::{
     Client,
@@ -155,6 +155,7 @@ struct Shown {
     /// The cells of all columns, those of `--long` at the end.
     cells: Vec<String>,
     remarks: Vec<String>,
+    rank: Rank,
     is_dormant: bool,
 }
 
@@ -176,6 +177,7 @@ impl Shown {
             json: serde_json::to_string(listed).expect("what commands print is JSON"),
             cells,
             remarks: remarks.into_iter().flatten().collect(),
+            rank: agent.rank(),
             is_dormant: agent.is_dormant(),
         }
     }
@@ -202,8 +204,9 @@ impl Layout {
 
     /// The columns and the rows of the list, and the lines below them.
     fn table(self, agents: &[Shown]) -> (Vec<Column>, Vec<Vec<String>>, Vec<String>) {
-        let (dormant, listed): (Vec<_>, Vec<_>) =
+        let (dormant, mut listed): (Vec<_>, Vec<_>) =
             agents.iter().partition(|agent| self.sums_up && agent.is_dormant);
+        listed.sort_by(|one, other| one.rank.cmp(&other.rank));
         // The reasons are told below, with their remedies. The mark needs a selected row.
         let mut columns = COLUMNS[1..COLUMNS.len() - 1].to_vec();
         let mut rows: Vec<_> =
@@ -385,8 +388,16 @@ pub(super) fn presence(agent: &AgentRow<'_>) -> String {
 /// Returns an agent's activity, in words that follow its name, and its beginning, if known.
 pub(super) fn activity(agent: &AgentRow<'_>) -> Option<(String, u64)> {
     let (text, since) = (agent.activity.as_deref()?, agent.activity_since?);
+    if is_finished(agent) {
+        return Some(("has finished".to_owned(), since));
+    }
     let words = Activity::parse(text).map_or_else(|| escaped(text), |known| known.words().into());
     Some((words, since))
+}
+
+/// Whether an agent has finished its work, and its person has not looked since.
+fn is_finished(agent: &AgentRow<'_>) -> bool {
+    agent.unseen && agent.activity.as_deref() == Some(Activity::Idle.as_str())
 }
 
 /// A note about an agent whose CLI could report by hooks, and does not.
@@ -474,6 +485,25 @@ mod tests {
         assert_eq!(shown(doing("shell")), "in a shell, held");
         assert_eq!(shown(doing("\u{1b}later")), "\\u{1b}later, held");
         assert_eq!(shown(ann()), "here, held");
+    }
+
+    #[test]
+    fn agents_that_wait_for_their_person_are_first() {
+        let doing = |name: &'static str, activity: &'static str, unseen| {
+            let (activity, activity_since) = (Some(activity.into()), Some(1));
+            let row = AgentRow { name: name.into(), activity, activity_since, unseen, ..ann() };
+            Shown::new(Listed::new(AgentRow { waiting: 0, why: None, ..row }, None), None)
+        };
+        let agents = [
+            doing("Ann", "idle", false),
+            doing("Bob", "working", false),
+            doing("Cid", "idle", true),
+            doing("Dora", "asks-person", false),
+        ];
+        let layout = Layout { empty: "", is_long: false, sums_up: true };
+        let (_, rows, _) = layout.table(&agents);
+        let names: Vec<_> = rows.iter().map(|row| &*row[0]).collect();
+        assert_eq!(names, ["Dora", "Cid", "Bob", "Ann"]);
     }
 
     /// `--long` and a list of one agent have a row for each.

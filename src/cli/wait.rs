@@ -238,6 +238,7 @@ mod tests {
             why: None,
             activity: row.activity.map(|text| text.into_owned().into()),
             activity_source: None,
+            unseen: false,
             ..row
         }
     }

@@ -557,7 +557,7 @@ impl Driver {
                 {
                     record.take_prompts();
                 }
-                self.activity.tell(now(), &self.client, doing);
+                self.activity.does(now(), &self.client, doing);
             }
             Output::Counted(caller, hops) => {
                 self.parts.clients.answer(now(), caller.0, &control::Answer::Counted { hops });

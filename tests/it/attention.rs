@@ -1,7 +1,7 @@
 //! Titles of terminals and notices, which call a person to an agent.
 
 use crate::activity::{await_activity, await_age};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use testkit::{
     claude,
@@ -58,9 +58,15 @@ fn title_shows_state_and_name_and_unseen_agents_call() {
     step(&sandbox, "stop");
     terminal.wait_for_bytes("\x1b]9;Ann has finished\x07");
     terminal.wait_for_bytes(&title("✓ "));
+    let unseen = || {
+        let listed = sandbox.run(["agents", "Ann", "--json"]).stdout;
+        serde_json::from_slice::<Value>(&listed).unwrap()["unseen"] == true
+    };
+    until("it is listed as unseen", unseen);
     let idle = count(&terminal, &title(""));
     terminal.press(FOCUSED);
     until("the title shows no more than the name", || count(&terminal, &title("")) > idle);
+    until("it is listed as seen", || !unseen());
     step(&sandbox, "end");
     terminal.wait_until_end();
     assert_eq!(count(&terminal, "\x1b]9;"), 2, "each notice comes once");
@@ -117,6 +123,38 @@ fn command_notifies_of_an_agent_in_the_background() {
     await_activity(&sandbox, "working");
     step(&sandbox, "stop");
     until("it has finished", || told().ends_with("permission\nAnn has finished\n"));
+    assert!(sandbox.run(["stop", "Ann"]).status.success());
+}
+
+#[test]
+fn finished_agent_is_listed_as_such_until_its_person_looks() {
+    let sandbox = Sandbox::new();
+    let program = claude::install_with_hooks(&sandbox, CLAUDE);
+    let spawned = sandbox.run(["spawn", "Ann", "--", &program]);
+    assert!(spawned.status.success(), "{spawned:?}");
+    for (name, activity) in
+        [("prompt", "working"), ("permission", "waits-for-permission"), ("allowed", "working")]
+    {
+        step(&sandbox, name);
+        await_activity(&sandbox, activity);
+    }
+    let mut top = Terminal::command_in(&sandbox, SIZE, &["top"]);
+    top.wait_for("working");
+    step(&sandbox, "stop");
+    top.wait_until("it has finished", |text| {
+        text.contains("1 finished") && text.contains("\n✓  Ann ") && text.contains(" finished ")
+    });
+    let listed = || String::from_utf8(sandbox.run(["agents"]).stdout).unwrap();
+    assert!(listed().contains("  finished  "), "{}", listed());
+    top.press("\r");
+    top.wait_for_bytes("attached to Ann");
+    top.press("\x1c");
+    top.wait_until("its person has looked", |text| {
+        text.contains("\n   Ann ") && text.contains(" idle ") && !text.contains("finished")
+    });
+    assert!(listed().contains("  idle  "), "{}", listed());
+    top.press("q");
+    top.wait_until_end();
     assert!(sandbox.run(["stop", "Ann"]).status.success());
 }
 

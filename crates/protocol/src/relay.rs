@@ -105,7 +105,7 @@ wire_enum! {
         Report = "report",
         /// An agent [reports](docs/RELAY-API.md#activity) what it does; the answer is `{}`.
         ///
-        /// `activity`, `source` (strings), `for_ms` (whole number).
+        /// `activity`, `source` (strings), `for_ms` (whole number), `unseen` (boolean; optional).
         ///
         /// Agents may ask.
         Activity = "activity",
@@ -329,6 +329,10 @@ pub struct AgentRow<'a> {
     /// The source from which that is known, as it was reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity_source: Option<Cow<'a, str>>,
+    /// Whether the agent has finished its work since its person last looked at it, as it has
+    /// reported.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unseen: bool,
 }
 
 /// The `data` of `message`, which asks for the delivery with an id, or all deliveries of the SEND
@@ -438,6 +442,9 @@ pub struct ActivityRequest {
     pub source: String,
     /// The time for which the activity has lasted, in milliseconds.
     pub for_ms: u64,
+    /// Whether the agent has finished its work since its person last looked at it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unseen: bool,
 }
 
 /// The `kind` of a DELIVER that carries [`Unread`].
@@ -767,6 +774,9 @@ pub struct Change<'a> {
     /// [`ActivitySource`](super::activity::ActivitySource).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Cow<'a, str>>,
+    /// With an activity, `unseen` as in [`AgentRow`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unseen: bool,
     /// The number of changes that were lost.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost: u64,

@@ -86,6 +86,12 @@ impl Attention {
         }
     }
 
+    /// Whether the agent has finished its work since its person last looked.
+    #[must_use]
+    pub fn is_unseen(&self) -> bool {
+        self.is_unseen
+    }
+
     /// The moment at which [`Attention::take_due`] is due.
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
@@ -211,8 +217,14 @@ mod tests {
             );
             assert_eq!(attention.sign(), Some(Sign::Finished));
         }
-        attention.focus(true);
-        assert_eq!(attention.sign(), None);
+        let looks: [fn(&mut Attention); 3] =
+            [|it| it.focus(true), |it| it.key(Moment(29_000)), |it| it.viewers(1)];
+        for look in looks {
+            attention.is_unseen = true;
+            look(&mut attention);
+            assert_eq!((attention.sign(), attention.is_unseen()), (None, false));
+        }
+        attention.viewers(0);
         attention.focus(false);
         attention.does(Moment(30_000), Activity::Working);
         attention.does(Moment(30_001), Activity::Idle);

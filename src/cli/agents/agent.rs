@@ -1,6 +1,6 @@
 //! An agent as people see it, in `agents` and `top`.
 
-use super::{activity, complete, context, place::Place, presence};
+use super::{activity, complete, context, is_finished, place::Place, presence};
 use crate::cli::table::Column;
 use protocol::{
     activity::{Activity, ActivitySource},
@@ -19,12 +19,14 @@ pub(in crate::cli) enum Need {
     Answer,
     /// A message for the agent cannot be typed, for a reason that its person can end.
     Message,
+    /// The agent has finished its work, and its person has not looked since.
+    Look,
     /// The agent needs nothing.
     Nothing,
 }
 
 /// The place of an agent in the list, by the first field in which two differ.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::cli) struct Rank {
     need: Need,
     is_away: bool,
@@ -37,7 +39,8 @@ pub(super) fn on_one_line(text: &str) -> String {
     text.lines().map(escaped).collect::<Vec<_>>().join(" · ")
 }
 
-/// The columns of an agent's row. The first marks those that wait for their person.
+/// The columns of an agent's row. The first marks those that wait for their person, or have
+/// finished unseen.
 pub(in crate::cli) const COLUMNS: [Column; 8] = [
     Column::whole(" "),
     Column::cut("NAME", 10),
@@ -108,6 +111,7 @@ impl Agent {
             Some(Activity::AsksPerson) => Need::Answer,
             _ if dialog.is_some() => Need::Answer,
             _ if why.is_some() && !is_held => Need::Message,
+            _ if is_finished(&row) => Need::Look,
             _ => Need::Nothing,
         };
         Self {
@@ -150,7 +154,7 @@ impl Agent {
 
     /// Whether the agent waits for its person.
     pub(in crate::cli) fn needs_person(&self) -> bool {
-        self.need != Need::Nothing
+        self.need < Need::Look
     }
 
     /// Whether the agent asks its person something, or for permission.
@@ -166,8 +170,8 @@ impl Agent {
         lower.is_empty() || texts.any(|text| text.to_lowercase().contains(lower))
     }
 
-    /// The place in the list: agents that wait for their person first, then those that work, then
-    /// the others that are here.
+    /// The place in the list: agents that wait for their person first, then those that have
+    /// finished unseen, then those that work, then the others that are here.
     pub(in crate::cli) fn rank(&self) -> Rank {
         Rank {
             need: self.need,
@@ -179,7 +183,11 @@ impl Agent {
 
     /// The cells of the agent's row at a moment, for [`COLUMNS`].
     pub(in crate::cli) fn cells(&self, now: u64) -> Vec<String> {
-        let mark = if self.needs_person() { "!" } else { "" };
+        let mark = match self.need {
+            Need::Permission | Need::Answer | Need::Message => "!",
+            Need::Look => "✓",
+            Need::Nothing => "",
+        };
         let held = if self.is_held { ", held" } else { "" };
         let waiting = Some(self.waiting).filter(|count| *count > 0);
         vec![
@@ -273,6 +281,17 @@ mod tests {
             let agent = doing(activity);
             assert_eq!((agent.need, &*agent.state, agent.since), (need, state, 5000));
         }
+        let idle = |unseen| {
+            agent(&format!(r#","activity":"idle","activity_since":5000,"unseen":{unseen}"#), false)
+        };
+        assert_eq!((idle(false).need, &*idle(false).state), (Need::Nothing, "idle"));
+        let finished = idle(true);
+        assert_eq!((finished.need, &*finished.state), (Need::Look, "finished"));
+        assert_eq!(finished.cells(5000)[0], "✓");
+        assert!(!finished.needs_person() && finished.rank() < doing("working").rank());
+        assert!(finished.rank() > doing("asks-person").rank());
+        let again = agent(r#","activity":"working","activity_since":6000,"unseen":true"#, false);
+        assert_eq!((again.need, &*again.state), (Need::Nothing, "working"));
         let waits = r#","waiting":2,"why":"a line is\u001b half typed","why_since":2000"#;
         assert_eq!(agent(waits, false).need, Need::Message);
         assert_eq!(agent(waits, true).need, Need::Nothing, "held by its person");

@@ -304,6 +304,7 @@ mod tests {
             why: None,
             activity: owned(row.activity),
             activity_source: owned(row.activity_source),
+            unseen: row.unseen,
             ..row
         }
     }

@@ -36,7 +36,7 @@ pub(super) const HELP: [(&str, &str); HELP_ROWS] = [
     ("PgUp, PgDn, g, G", "go by pages, to the first, to the last"),
     ("Click, wheel", "select; scroll the messages"),
     ("q, Ctrl-C", "quit; the agents run on"),
-    ("!", "marks an agent that waits for you"),
+    ("!, ✓", "mark an agent that waits for you; that has finished, unseen"),
 ];
 
 /// Returns the action of an event, if it has one.

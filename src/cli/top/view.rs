@@ -101,6 +101,7 @@ impl Styles {
                 self.coloured(Color::Red).add_modifier(Modifier::BOLD)
             }
             Need::Message => self.coloured(Color::Yellow),
+            Need::Look => self.coloured(Color::Green),
             Need::Nothing if agent.is_here => Style::new(),
             Need::Nothing => Self::faint(),
         }
@@ -140,6 +141,8 @@ impl Pane<'_> {
         let mut parts = vec![format!("{}, {here} here", counted(agents.len() as u64, "agent"))];
         let verb = if wait == 1 { "waits" } else { "wait" };
         parts.extend((wait > 0).then(|| format!("{wait} {verb} for you")));
+        let finished = agents.iter().filter(|agent| agent.need == Need::Look).count();
+        parts.extend((finished > 0).then(|| format!("{finished} finished")));
         let letters = model.letters() as u64;
         parts.extend((letters > 0).then(|| counted(letters, "dead letter")));
         let mail = model.mailbox_count;

@@ -3,17 +3,21 @@
 use client::{Client, ClientError, Delivery};
 use crossbeam_channel::Receiver;
 use protocol::{Moment, code::NackCode, payload::Nack, relay::ActivityRequest};
+use std::mem;
 use terminal::Doing;
 
 type Answer = Result<Delivery, ClientError>;
 
-/// The activity that the daemon was told, and the one that it is to be told next.
+/// The agent's activity, as the daemon is told.
 #[derive(Default)]
 pub(super) struct ActivityReports {
     /// The channel of the answer that is awaited.
     pub(super) answer: Option<Receiver<Answer>>,
-    /// The latest activity that waits for that answer.
-    next: Option<Doing>,
+    doing: Option<Doing>,
+    /// Whether the agent has finished its work since its person last looked.
+    is_unseen: bool,
+    /// Whether something has changed since the report whose answer is awaited.
+    has_changed: bool,
     /// Whether nothing is told: no daemon is connected, or it has refused the request, as an older
     /// one does.
     is_off: bool,
@@ -27,22 +31,35 @@ impl ActivityReports {
     /// Notes that the connection has changed: the last answer may be lost, and another daemon may
     /// answer from now on.
     pub(super) fn connected(&mut self, is_connected: bool) {
-        *self = Self { is_off: !is_connected, ..Self::default() };
+        let is_unseen = self.is_unseen;
+        *self = Self { is_off: !is_connected, is_unseen, ..Self::default() };
     }
 
-    /// Tells the daemon what the agent does, once it has answered the last report.
-    pub(super) fn tell(&mut self, now: Moment, client: &Client, doing: Doing) {
-        if self.is_off {
-            return;
+    /// Notes what the agent does.
+    pub(super) fn does(&mut self, now: Moment, client: &Client, doing: Doing) {
+        self.doing = Some(doing);
+        self.tell(now, client);
+    }
+
+    /// Notes whether the agent has finished its work since its person last looked.
+    pub(super) fn look(&mut self, now: Moment, client: &Client, is_unseen: bool) {
+        if mem::replace(&mut self.is_unseen, is_unseen) != is_unseen {
+            self.tell(now, client);
         }
-        if self.answer.is_some() {
-            self.next = Some(doing);
+    }
+
+    /// Tells the daemon what is known, once it has answered the last report.
+    fn tell(&mut self, now: Moment, client: &Client) {
+        let Some(doing) = self.doing.filter(|_| !self.is_off) else { return };
+        self.has_changed = self.answer.is_some();
+        if self.has_changed {
             return;
         }
         let report = ActivityRequest {
             activity: doing.activity.to_string(),
             source: doing.source.to_string(),
             for_ms: now.since(doing.since),
+            unseen: self.is_unseen,
         };
         match client.report_activity(&report) {
             Ok(answer) => self.answer = Some(answer),
@@ -58,8 +75,8 @@ impl ActivityReports {
             // An older daemon does not know the request. Other refusals pass.
             self.is_off = matches!(&error, ClientError::Refused(nack) if is_final(nack));
         }
-        if let Some(doing) = self.next.take() {
-            self.tell(now, client, doing);
+        if self.has_changed {
+            self.tell(now, client);
         }
     }
 }

@@ -112,6 +112,8 @@ impl Driver {
         if let Some(notice) = self.person.attention.take_due(now()) {
             self.notify(notice);
         }
+        let is_unseen = self.person.attention.is_unseen();
+        self.activity.look(now(), &self.client, is_unseen);
         let sign = self.person.attention.sign();
         if sign != self.person.sign {
             self.person.sign = sign;

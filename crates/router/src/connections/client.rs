@@ -194,6 +194,8 @@ pub(crate) struct Doing {
     pub(crate) source: ActivitySource,
     /// The time since which it does that, in milliseconds since 1970.
     pub(crate) since: u64,
+    /// Whether it has finished its work since its person last looked at it.
+    pub(crate) unseen: bool,
 }
 
 impl Membership {

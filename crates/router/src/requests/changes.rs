@@ -137,6 +137,7 @@ impl Router {
                 state: Some(doing.activity.as_str().into()),
                 since: Some(doing.since),
                 source: Some(doing.source.as_str().into()),
+                unseen: doing.unseen,
                 ..change
             });
         }

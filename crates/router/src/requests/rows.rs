@@ -306,6 +306,7 @@ impl<'r> Rows<'r> {
             activity: doing.map(|doing| doing.activity.as_str().into()),
             activity_since: doing.map(|doing| doing.since),
             activity_source: doing.map(|doing| doing.source.as_str().into()),
+            unseen: doing.is_some_and(|doing| doing.unseen),
         }
     }
 

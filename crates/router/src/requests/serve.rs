@@ -378,7 +378,7 @@ impl Router {
         request: &ActivityRequest,
     ) -> Result<(), Refusal> {
         self.asker(client).check_activity()?;
-        let ActivityRequest { activity, source, for_ms } = request;
+        let ActivityRequest { activity, source, for_ms, unseen } = request;
         let known = Activity::parse(activity).zip(ActivitySource::parse(source));
         let Some((activity, source)) = known else {
             let message = format!(
@@ -389,10 +389,10 @@ impl Router {
             return Err((NackCode::Invalid, message));
         };
         let since = self.ctx.now.unix_ms.saturating_sub(*for_ms);
-        let doing = Doing { activity, source, since };
+        let doing = Doing { activity, source, since, unseen: *unseen };
         let before = self.connections.note_activity(client, doing);
         if let Some(agent) = self.connections.agent_of(client)
-            && before.is_none_or(|before| before.activity != activity)
+            && before.is_none_or(|it| (it.activity, it.unseen) != (activity, *unseen))
         {
             self.notify_activity(agent, doing);
         }

@@ -24,6 +24,30 @@ fn activity_is_listed_until_its_agent_leaves() {
 }
 
 #[test]
+fn unseen_end_of_work_is_listed_and_told_until_its_person_looks() {
+    check(expect![[r#"
+        here: ann op
+        op asks tap {"changes":true}
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"tap","data":{"changes":true},"kind":"response"}
+        ann asks activity {"activity":"idle","source":"hooks","for_ms":0}
+            op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"agent":"Ann","at":1001000,"kind":"agent","since":1001000,"source":"hooks","state":"idle"},"kind":"change"}
+            ann < DELIVER d3 @relay -> Ann seq 1 {"body":"activity","data":{},"kind":"response"}
+        ann asks activity {"activity":"idle","source":"hooks","for_ms":1000,"unseen":true}
+            op < DELIVER d4 @relay -> @operator seq 3 {"body":"","data":{"agent":"Ann","at":1001000,"kind":"agent","since":1000000,"source":"hooks","state":"idle","unseen":true},"kind":"change"}
+            ann < DELIVER d5 @relay -> Ann seq 2 {"body":"activity","data":{},"kind":"response"}
+        ann asks activity {"activity":"idle","source":"screen","for_ms":1000,"unseen":true}
+            ann < DELIVER d6 @relay -> Ann seq 3 {"body":"activity","data":{},"kind":"response"}
+        op asks agents {"limit":1}
+            op < DELIVER d7 @relay -> @operator seq 4 {"body":"agents","data":{"agents":[{"activity":"idle","activity_since":1000000,"activity_source":"screen","here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"unseen":true,"waiting":0}]},"kind":"response"}
+        ann asks activity {"activity":"idle","source":"hooks","for_ms":2000}
+            op < DELIVER d8 @relay -> @operator seq 5 {"body":"","data":{"agent":"Ann","at":1001000,"kind":"agent","since":999000,"source":"hooks","state":"idle"},"kind":"change"}
+            ann < DELIVER d9 @relay -> Ann seq 4 {"body":"activity","data":{},"kind":"response"}
+        op asks agents {"limit":1}
+            op < DELIVER d10 @relay -> @operator seq 6 {"body":"agents","data":{"agents":[{"activity":"idle","activity_since":999000,"activity_source":"hooks","here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
+    "#]]);
+}
+
+#[test]
 fn only_an_agent_itself_reports_a_known_activity() {
     check(expect![[r#"
         here: ann op

@@ -131,7 +131,7 @@ const REQUESTS: &[(&str, &[(&str, Kind)])] = &[
     ("redeliver", &[("id", Text)]),
     ("rename", &[("name", Text), ("new_name", Text)]),
     ("report", &[("id", Text), ("state", Text), ("why", Text)]),
-    ("activity", &[("activity", Text), ("source", Text), ("for_ms", Whole)]),
+    ("activity", &[("activity", Text), ("source", Text), ("for_ms", Whole), ("unseen", Flag)]),
     ("stop", &[("reason", Text)]),
 ];
 

@@ -435,7 +435,7 @@ fn help_and_a_whole_message() {
             PgUp, PgDn, g, G  go by pages, to the first, to the last
             Click, wheel      select; scroll the messages
             q, Ctrl-C         quit; the agents run on
-            !                 marks an agent that waits for you
+            !, ✓              mark an agent that waits for you; that has finished, unseen
             Up, Down scroll  Esc back  ? help  q quit
         "#]],
     );
