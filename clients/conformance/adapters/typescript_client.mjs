@@ -1,17 +1,12 @@
 #!/usr/bin/env node
 // Lets the conformance kit drive the TypeScript client: typescript_client.mjs NAME.
 import { createInterface } from "node:readline";
-import { connect } from "../../typescript/dist/src/index.js";
+import { Client } from "../../typescript/dist/src/index.js";
 
 function show(type, payload, members = {}) {
   console.log(JSON.stringify({ type, ...members, payload }));
 }
 const questions = new Map();
-
-/** Prints the failures that no call rejects. */
-function onEvent(event) {
-  if (event.type === "refused") show("NACK", { ...event.nack, ack_id: event.id });
-}
 
 async function receive(client) {
   for await (const message of client) {
@@ -52,8 +47,12 @@ function end(error) {
   process.exit(1);
 }
 
-connect({ name: process.argv[2], onEvent })
-  .then((client) => {
+const client = new Client({ name: process.argv[2] });
+// The failures that no call rejects.
+client.on("refused", ({ id, nack }) => show("NACK", { ...nack, ack_id: id }));
+client
+  .join()
+  .then(() => {
     takeCommands(client).catch(end);
     return receive(client);
   })

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { test } from "node:test";
-import type { Client } from "../src/index.js";
+import { type Client, EndedError, RelayError, connect } from "../src/index.js";
 import { members } from "../src/wire.js";
-import { Daemon, Events, codeOf, receive, within } from "./helpers.js";
+import { Daemon, Events, codeOf, latestSocket, receive, within } from "./helpers.js";
 
 test("messages arrive both ways, in order, with and without ACK", async (t) => {
   const daemon = new Daemon(t).start();
@@ -52,7 +52,7 @@ test("name with a key needs the key, also on the way back", async (t) => {
   const bob = await daemon.join("Bob");
   assert.equal(await codeOf(daemon.join("Ann")), "UNAUTHORIZED");
   const events = new Events();
-  const ann = await daemon.join("Ann", { key, onEvent: events.push });
+  const ann = await daemon.join("Ann", { key }, events);
   await ann.send({ to: "Bob", body: "hello" });
   assert.equal(members((await receive(bob)).delivery.sender).auth, "key");
   await daemon.kill();
@@ -61,6 +61,54 @@ test("name with a key needs the key, also on the way back", async (t) => {
   await bob.send({ to: "Ann", body: "back" });
   assert.equal((await receive(ann)).body, "back");
 });
+
+test("agents lists who is here and who is away", async (t) => {
+  const daemon = new Daemon(t).start();
+  const [ann, bob] = [await daemon.join("Ann"), await daemon.join("Bob")];
+  await bob.close();
+  await ann.send({ to: "Bob", body: "waits" });
+  const agents = await within(ann.agents(), "the agents");
+  const facts = agents.map(({ name, here, queued, since }) => [name, here, queued, since > 0]);
+  assert.deepEqual(facts, [["Ann", true, 0, true], ["Bob", false, 1, true]]);
+});
+
+test("client is closed at the end of its block", async (t) => {
+  const daemon = new Daemon(t).start();
+  const ann = await daemon.join("Ann");
+  {
+    await using bob = await daemon.join("Bob");
+    assert.equal(bob.state, "ready");
+  }
+  const agents = await within(ann.agents(), "the agents");
+  assert.deepEqual(agents.map(({ name, here }) => [name, here]), [["Ann", true], ["Bob", false]]);
+});
+
+test("errors have names, and say what to do", async (t) => {
+  const daemon = new Daemon(t);
+  const absent = { name: "EndedError", code: "NO_CONNECTION", message: /no daemon listens at .*: start it with `agent-relay up`/ };
+  await assert.rejects(connect({ name: "Ann", endpoint: daemon.endpoint }), (error: Error) => {
+    assert.deepEqual([error instanceof EndedError, error instanceof RelayError], [true, true]);
+    assert.equal(members(error.cause).code, "ENOENT");
+    return matches(error, absent);
+  });
+  daemon.start();
+  const ann = await daemon.join("Ann");
+  await daemon.join("Bob");
+  const named = (name: string, code: string, message: RegExp) => (error: Error) => matches(error, { name, code, message });
+  await assert.rejects(daemon.join("Ann"), named("EndedError", "NAME_IN_USE", /choose another name, or end that one/));
+  await assert.rejects(ann.send({ to: "Nobody", body: "?" }), named("RefusedError", "UNKNOWN_AGENT", /Bob/));
+  await assert.rejects(ann.ask({ to: "Bob", body: "?" }, 1), named("TimeoutError", "SYNC_TIMEOUT", /Bob/));
+  await ann.close();
+  await assert.rejects(ann.send({ to: "Bob", body: "?" }), named("EndedError", "CLOSED", /make another one/));
+});
+
+/** Checks an error's name, code and message. */
+function matches(error: Error, expected: { name: string; code: string; message: RegExp }): true {
+  assert.deepEqual([error.name, members(error).code], [expected.name, expected.code]);
+  assert.match(error.message, expected.message);
+  assert.match(error.stack ?? "", new RegExp(`^${expected.name}: `));
+  return true;
+}
 
 test("topics reach subscribers, and broadcasts everyone", async (t) => {
   const daemon = new Daemon(t).start();
@@ -98,7 +146,7 @@ test("questions are answered, refused, or time out", async (t) => {
 test("question survives the daemon", async (t) => {
   const daemon = new Daemon(t).start();
   const events = new Events();
-  const [ann, bob] = [await daemon.join("Ann", { onEvent: events.push }), await daemon.join("Bob")];
+  const [ann, bob] = [await daemon.join("Ann", {}, events), await daemon.join("Bob")];
   const answer = ann.ask({ to: "Bob", body: "Still there?" });
   const question = await receive(bob);
   await daemon.kill();
@@ -110,7 +158,7 @@ test("question survives the daemon", async (t) => {
 test("refusals have their codes", async (t) => {
   const daemon = new Daemon(t).start();
   const events = new Events();
-  const [ann, bob] = [await daemon.join("Ann", { onEvent: events.push }), await daemon.join("Bob")];
+  const [ann, bob] = [await daemon.join("Ann", {}, events), await daemon.join("Bob")];
   assert.equal(await codeOf(ann.send({ to: "Nobody", body: "?" })), "UNKNOWN_AGENT");
   assert.equal(await codeOf(ann.send({ body: "?" })), "INVALID");
   assert.equal(await codeOf(ann.send({ topic: "a.*", body: "?" })), "INVALID");
@@ -138,7 +186,7 @@ test("refusals have their codes", async (t) => {
 test("flood is slowed by BUSY and arrives once, in order", async (t) => {
   const daemon = new Daemon(t, "queue_max_messages = 20\n").start();
   const events = new Events();
-  const ann = await daemon.join("Ann", { onEvent: events.push });
+  const ann = await daemon.join("Ann", {}, events);
   const bob = await daemon.join("Bob", { maxInflight: 4 });
   const ids = Array.from({ length: 100 }, (_, n) => `flood-${n}`);
   const sent = ids.map((id) => ann.send({ to: "Bob", body: id, id }));
@@ -192,11 +240,11 @@ test("killed daemon loses, doubles and reorders nothing", async (t) => {
 test("lost connection ends no subscription, and loses no message that RESUME can replay", async (t) => {
   const daemon = new Daemon(t).start();
   const events = new Events();
-  const [ann, bob] = [await daemon.join("Ann"), await daemon.join("Bob", { onEvent: events.push })];
+  const [ann, bob] = [await daemon.join("Ann"), await daemon.join("Bob", {}, events)];
   await bob.subscribe("news");
   await ann.send({ to: "Bob", body: "first", ack: false }); // RESUME states how far this stream came.
   assert.equal((await receive(bob)).body, "first");
-  const { socket } = bob as unknown as { socket: { pause(): void; destroy(): void } };
+  const socket = latestSocket();
   socket.pause();
   await ann.send({ to: "Bob", body: "unread", ack: false });
   await ann.send({ to: "Ann", body: "The daemon has handled the message before." });

@@ -1,10 +1,11 @@
 /** Helpers of the tests: a real daemon, a scripted one, and watchdogs. */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { subscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { type Server, type Socket, createServer } from "node:net";
 import type { TestContext } from "node:test";
-import { type Client, type Event, type Message, type Options, connect } from "../src/index.js";
+import { Client, type Events as ClientEvents, type Message, type Options } from "../src/index.js";
 import { FrameReader, type Members, encode, members } from "../src/wire.js";
 
 /** Waits for a promise, at most `ms`. */
@@ -33,15 +34,43 @@ export function temporaryHome(t: TestContext): string {
   return home;
 }
 
-/** Events in the order in which they came. */
+let latest: Socket | undefined;
+subscribe("net.client.socket", (message) => (latest = (message as { socket: Socket }).socket));
+
+/** The socket of the client that has connected last. */
+export function latestSocket(): Socket {
+  if (!latest) throw new Error("no client has connected");
+  return latest;
+}
+
+/** Waits until a client reads no further. */
+export async function paused(socket: Socket): Promise<void> {
+  while (!socket.isPaused()) await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** An event with its name. */
+export type Event = {
+  [Name in keyof ClientEvents]: { type: Name } & (Name extends "warning" ? { error: Error } : ClientEvents[Name][0]);
+}[keyof ClientEvents];
+
+/** The events of a client, in the order in which they came. */
 export class Events {
   private readonly seen: Event[] = [];
   private wakers: (() => void)[] = [];
 
-  readonly push = (event: Event): void => {
+  /** Creates a client whose events these are. */
+  client(options: Options): Client {
+    const client = new Client(options);
+    for (const type of ["state", "refused", "busy", "missed"] as const) {
+      client.on(type, (event: object) => this.push({ type, ...event } as Event));
+    }
+    return client.on("warning", (error) => this.push({ type: "warning", error }));
+  }
+
+  private push(event: Event): void {
     this.seen.push(event);
     for (const wake of this.wakers.splice(0)) wake();
-  };
+  }
 
   /** Waits for `count` events that match, and returns the last of them. */
   async find<T extends Event>(is: (event: Event) => event is T, count?: number): Promise<T>;
@@ -114,9 +143,10 @@ export class Daemon {
   }
 
   /** Joins as an agent; the client is closed with the daemon. */
-  async join(name: string, options: Partial<Options> = {}): Promise<Client> {
-    const client = await within(connect({ name, endpoint: this.endpoint, firstAttempts: 10, ...options }), `join ${name}`);
+  async join(name: string, options: Partial<Options> = {}, events = new Events()): Promise<Client> {
+    const client = events.client({ name, endpoint: this.endpoint, firstAttempts: 10, ...options });
     this.clients.push(client);
+    await within(client.join(), `join ${name}`);
     return client;
   }
 }
@@ -173,23 +203,33 @@ export class ScriptedDaemon {
   readonly endpoint: string;
   private readonly peers: Peer[] = [];
   private wakers: (() => void)[] = [];
-  private readonly server: Server;
+  private server!: Server;
   private readonly sockets: Socket[] = [];
   client!: Client;
   readonly events = new Events();
 
   constructor(t: TestContext) {
     this.endpoint = `${temporaryHome(t)}/relay.sock`;
+    this.open();
+    t.after(() => {
+      this.close();
+      for (const socket of this.sockets) socket.destroy();
+    });
+    t.after(() => this.client?.close());
+  }
+
+  /** Listens. The socket exists when this returns. */
+  open(): void {
     this.server = createServer((socket) => {
       this.sockets.push(socket);
       this.peers.push(new Peer(socket));
       for (const wake of this.wakers.splice(0)) wake();
     }).listen(this.endpoint);
-    t.after(() => {
-      this.server.close();
-      for (const socket of this.sockets) socket.destroy();
-    });
-    t.after(() => this.client?.close());
+  }
+
+  /** Ends to listen, and removes the socket. */
+  close(): void {
+    this.server.close();
   }
 
   /** Waits for the next connection. */
@@ -203,11 +243,12 @@ export class ScriptedDaemon {
 
   /** Joins Ann, and returns her first connection. */
   async join(options: Partial<Options> = {}, server: object = {}): Promise<Peer> {
-    const joining = connect({ name: "Ann", endpoint: this.endpoint, onEvent: this.events.push, ...options });
+    this.client = this.events.client({ name: "Ann", endpoint: this.endpoint, ...options });
+    const joining = this.client.join();
     const peer = await this.peer();
     await peer.expect("HELLO");
     peer.welcome("s-1", server);
-    this.client = await within(joining, "WELCOME");
+    await within(joining, "WELCOME");
     return peer;
   }
 }

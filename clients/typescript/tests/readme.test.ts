@@ -36,6 +36,11 @@ test("examples of sending and receiving work", async (t) => {
   await (await daemon.join("Bob")).close();
   assert.equal(await play(t, daemon, "send"), "Bob is away: it waits for him\nexit 0");
   assert.equal(await play(t, daemon, "receive"), "Ann: Your turn\nexit 0");
+  await play(t, daemon, "send");
+  assert.equal(await play(t, daemon, "wait"), "Your turn\nexit 0");
+  assert.equal(await play(t, daemon, "agents"), [
+    "Ann is here 0 messages wait", "Bob is away 0 messages wait", "Carol is away 0 messages wait", "exit 0",
+  ].join("\n"));
 });
 
 test("examples of asking and answering work", async (t) => {

@@ -1,12 +1,12 @@
 /** Tests against a scripted daemon, which breaks the protocol or ends connections where the real one does not. */
 import assert from "node:assert/strict";
-import { chmodSync, mkdirSync } from "node:fs";
+import { chmodSync, mkdirSync, renameSync } from "node:fs";
 import { once } from "node:events";
-import { type Socket, createServer } from "node:net";
-import { test } from "node:test";
-import { connect } from "../src/index.js";
+import { createServer } from "node:net";
+import { type TestContext, test } from "node:test";
+import { type Client, connect } from "../src/index.js";
 import { encode, members } from "../src/wire.js";
-import { ScriptedDaemon, codeOf, receive, temporaryHome, within } from "./helpers.js";
+import { ScriptedDaemon, codeOf, latestSocket, paused, receive, temporaryHome, within } from "./helpers.js";
 
 test("connection cut inside a frame is resumed without a doubled message", async (t) => {
   const daemon = new ScriptedDaemon(t);
@@ -143,10 +143,10 @@ test("reading pauses while too much is unread, and nothing is lost", async (t) =
   const peer = await daemon.join();
   const count = 200;
   for (let n = 1; n <= count; n++) peer.deliver(`d-${n}`, n, `${n} ${"x".repeat(200_000)}`, false);
-  const internals = daemon.client as unknown as { unreadBytes: number; socket: { isPaused(): boolean } };
   // The kernel and the client take far less than the 40 MB that were written.
-  while (!internals.socket.isPaused()) await new Promise((resolve) => setImmediate(resolve));
-  assert(peer.socket.writableLength > 0 && internals.unreadBytes < 10_000_000, `${internals.unreadBytes}`);
+  const socket = latestSocket();
+  await paused(socket);
+  assert(peer.socket.writableLength > 0 && socket.bytesRead < 10_000_000, `${socket.bytesRead}`);
   for (let n = 1; n <= count; n++) assert.equal(Number.parseInt((await receive(daemon.client)).body), n);
 });
 
@@ -218,13 +218,14 @@ test("nothing is returned or dropped while a call waits and nothing is read", as
   const { payload_meta } = await peer.expect("SEND");
   const sent = codeOf(daemon.client.send({ to: "Bob", body: "x" }));
   const count = 6000;
-  for (let n = 1; n <= count; n++) peer.deliver(`d-${n}`, n, `${n}`, n % 100 === 0);
-  const internals = daemon.client as unknown as { unread: unknown[]; socket: Socket };
-  while (internals.unread.length < 4096) await new Promise((resolve) => setImmediate(resolve));
-  assert(internals.socket.isPaused() && internals.unread.length < 5000, `${internals.unread.length}`);
-  internals.socket.emit("timeout"); // As after ten seconds: `send` has no timer of its own, `ask` has.
+  for (let n = 1; n <= count; n++) peer.deliver(`d-${n}`, n, `${n} ${"x".repeat(1000)}`, n % 100 === 0);
+  const socket = latestSocket();
+  await paused(socket);
+  const read = socket.bytesRead / 1000; // At most; a few more come with the last read.
+  assert(read > 4096 && read < 5500, `${read}`);
+  socket.emit("timeout"); // As after ten seconds: `send` has no timer of its own, `ask` has.
   assert.equal(await sent, "TIMED_OUT");
-  for (let n = 1; n <= count; n++) assert.equal((await receive(daemon.client)).body, `${n}`);
+  for (let n = 1; n <= count; n++) assert.equal(Number.parseInt((await receive(daemon.client)).body), n);
   const { correlationId } = members(members(payload_meta).sync);
   peer.say("ACK", { ack_id: "d-0", correlationId, response: true, responseData: { body: "!" } }, { from: "Bob" });
   assert.equal((await within(answer, "the answer")).body, "!");
@@ -234,16 +235,15 @@ test("reader that is behind does not keep a new connection from WELCOME", async 
   const daemon = new ScriptedDaemon(t);
   const peer = await daemon.join();
   for (let n = 1; n <= 1100; n++) peer.deliver(`d-${n}`, n, "x", false);
-  const internals = daemon.client as unknown as { socket: Socket };
-  while (!internals.socket.isPaused()) await new Promise((resolve) => setImmediate(resolve));
-  internals.socket.destroy();
+  await paused(latestSocket());
+  latestSocket().destroy();
   const second = await daemon.peer();
   await second.expect("RESUME");
   await receive(daemon.client);
-  assert.equal(internals.socket.isPaused(), false);
+  assert.equal(latestSocket().isPaused(), false);
   second.welcome();
   await daemon.events.state("ready", 2);
-  assert.equal(internals.socket.isPaused(), true);
+  assert.equal(latestSocket().isPaused(), true);
 });
 
 test("subscriptions are renewed although the outbox is full", async (t) => {
@@ -267,6 +267,124 @@ test("reason that is too long for a frame is refused, and the message stays", as
   assert.throws(() => message.return("x".repeat(2_000_000)), { code: "TOO_LARGE" });
   message.ack();
   assert.equal((await peer.expect("ACK")).payload.ack_id, "d-1");
+});
+
+test("agents asks for all pages, and again on a new connection", async (t) => {
+  const daemon = new ScriptedDaemon(t);
+  const first = await daemon.join();
+  const asked = daemon.client.agents();
+  const lost = await first.expect("SEND");
+  assert.deepEqual([lost.to, lost.payload.kind, lost.payload.body], ["@relay", "request", "agents"]);
+  first.socket.destroy();
+  const second = await daemon.peer();
+  await second.expect("RESUME");
+  second.welcome();
+  const respond = (replyTo: string, data: object) => {
+    const others = { from: "@relay", to: "Ann", payload_meta: { replyTo }, delivery: { seq: 1, session_id: "s-1" } };
+    second.say("DELIVER", { kind: "response", body: "agents", data }, others);
+  };
+  const again = await second.expect("SEND");
+  assert.deepEqual(again, lost);
+  respond(again.id, { agents: [{ name: "Ann" }], next_cursor: "Ann" });
+  respond(again.id, { agents: [{ name: "Ann" }], next_cursor: "Ann" }); // To the first connection's request.
+  const next = await second.expect("SEND");
+  assert.equal(members(next.payload.data).cursor, "Ann");
+  respond(next.id, { agents: [{ name: "Bob" }] });
+  const agents = await within(asked, "the agents");
+  assert.deepEqual(agents.map(({ name }) => name), ["Ann", "Bob"]);
+  second.deliver("d-1", 1, "no response is a message");
+  assert.equal((await receive(daemon.client)).body, "no response is a message");
+  const refused = codeOf(daemon.client.agents());
+  second.say("NACK", { ack_id: (await second.expect("SEND")).id, code: "LIMIT", message: "32 wait" });
+  assert.equal(await refused, "LIMIT");
+});
+
+/** Counts a client's attempts, with short waits, until it ends or `max` are made; then calls `last`. */
+async function countAttempts(t: TestContext, client: Client, max: number, last: () => void): Promise<number> {
+  const real = setTimeout;
+  const { mock } = t.mock.method(globalThis, "setTimeout", (callback: () => void) => real(callback, 1));
+  let attempts = 0;
+  await new Promise<void>((resolve) => {
+    client.on("state", ({ state }) => {
+      if (state === "connecting") attempts++;
+      if (state === "ended" || (state === "backoff" && attempts === max)) resolve();
+    });
+  });
+  mock.restore();
+  last();
+  return attempts;
+}
+
+test("lost client gives up after ten attempts, or never", async (t) => {
+  for (const [reconnectAttempts, expected] of [[undefined, 10], [3, 3], [Infinity, 50]] as const) {
+    const daemon = new ScriptedDaemon(t);
+    const peer = await daemon.join({ reconnectAttempts });
+    const sent = daemon.client.send({ to: "Bob", body: "waits" });
+    const outcome = sent.then(() => "sent", (error: { code: string }) => error.code);
+    daemon.close();
+    peer.socket.destroy();
+    const attempts = await countAttempts(t, daemon.client, 50, () => daemon.open());
+    // The first connection counts, too, since it did not last for ten seconds.
+    assert.equal(attempts, expected === 50 ? 50 : expected - 1);
+    if (expected === 50) {
+      const second = await daemon.peer();
+      await second.expect("RESUME");
+      second.welcome();
+      second.say("ACK", { ack_id: (await second.expect("SEND")).id, state: "accepted" });
+    }
+    assert.equal(await within(outcome, "the outcome"), expected === 50 ? "sent" : "NO_CONNECTION");
+  }
+});
+
+test("client waits for a daemon that has not started yet, if it may", async (t) => {
+  const daemon = new ScriptedDaemon(t);
+  daemon.close();
+  daemon.client = daemon.events.client({ name: "Ann", endpoint: daemon.endpoint, firstAttempts: Infinity });
+  const joining = daemon.client.join();
+  await countAttempts(t, daemon.client, 50, () => daemon.open());
+  const peer = await daemon.peer();
+  await peer.expect("HELLO");
+  peer.welcome();
+  await within(joining, "WELCOME");
+});
+
+test("socket that nobody listens at is no daemon", async (t) => {
+  const daemon = new ScriptedDaemon(t);
+  renameSync(daemon.endpoint, `${daemon.endpoint}.old`); // So that it is not removed.
+  daemon.close();
+  await assert.rejects(connect({ name: "Ann", endpoint: `${daemon.endpoint}.old` }), (error: Error) => {
+    assert.match(error.message, /no daemon listens at .*\.old: start it with `agent-relay up` \(NO_CONNECTION\)/);
+    assert.equal(members(error.cause).code, "ECONNREFUSED");
+    return true;
+  });
+});
+
+test("client refuses to run on Windows", async (t) => {
+  const daemon = new ScriptedDaemon(t);
+  const { platform } = process;
+  t.after(() => Object.defineProperty(process, "platform", { value: platform }));
+  Object.defineProperty(process, "platform", { value: "win32" });
+  const client = daemon.events.client({ name: "Ann", endpoint: daemon.endpoint, firstAttempts: 10 });
+  await assert.rejects(client.join(), { name: "EndedError", code: "UNSUPPORTED", message: /agent-relay send/ });
+  assert.equal(await codeOf(client.send({ to: "Bob" })), "UNSUPPORTED");
+  await daemon.events.state("ended");
+});
+
+test("calls before join wait for it, and after close fail", async (t) => {
+  const daemon = new ScriptedDaemon(t);
+  daemon.client = daemon.events.client({ name: "Ann", endpoint: daemon.endpoint });
+  const sent = daemon.client.send({ to: "Bob", body: "early" });
+  const joining = daemon.client.join();
+  assert.equal(daemon.client.join(), joining);
+  const peer = await daemon.peer();
+  await peer.expect("HELLO");
+  peer.welcome();
+  await within(joining, "WELCOME");
+  peer.say("ACK", { ack_id: (await peer.expect("SEND")).id, state: "accepted" });
+  await within(sent, "the receipt");
+  const never = daemon.events.client({ name: "Bob", endpoint: daemon.endpoint });
+  await never.close();
+  assert.equal(await codeOf(never.join()), "CLOSED");
 });
 
 test("client stays away as long as BYE says, at most a day", async (t) => {
