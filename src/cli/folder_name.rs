@@ -12,8 +12,9 @@ use super::{
     messages::each_row,
     print::eprint_line,
     request::{agent_row, call_with},
+    wrapped::RUN_DIRECTORY,
 };
-use crate::wrap::agent_record;
+use crate::wrap::{agent_record, control::client::ControlClient};
 use client::{
     Client,
     home::{Context, is_absent},
@@ -102,7 +103,8 @@ impl FolderName {
             None => is_connected.is_none(),
             Some(owner) => owner == path && is_connected != Some(true),
         };
-        if !is_free {
+        // One whose connection is lost for a moment runs, too.
+        if !is_free || ControlClient::connect(&home.join(RUN_DIRECTORY), &name).is_ok() {
             return Ok(None);
         }
         if agent_record::is_cut_off(home, &name) {

@@ -1,6 +1,9 @@
 //! Lists, ids and moments as people see them and type them.
 
-use crate::commands::{DONE, FAILED, USAGE, err, known, out, run, run_with};
+use crate::{
+    commands::{DONE, FAILED, USAGE, err, known, out, run, run_with},
+    restore::wrapper_of,
+};
 use platform::pty::Size;
 use serde_json::{Value, json};
 use std::{
@@ -250,6 +253,28 @@ fn spawned_agent_is_named_after_its_directory() {
     run(&sandbox, &["stop", "api", "api-2"], DONE);
     let both = run(&sandbox, &["spawn", "--brief", "--no-brief", "--", codex], USAGE);
     assert!(err(&both).contains("--brief and --no-brief exclude each other"), "{both:?}");
+}
+
+#[test]
+fn name_of_an_agent_that_reconnects_is_in_use() {
+    let mut sandbox = Sandbox::new();
+    let directory = sandbox.directory().join("api");
+    fs::create_dir(&directory).unwrap();
+    let spawn = |sandbox: &Sandbox| -> Value {
+        let (directory, program) = (directory.to_str().unwrap(), example_program("lines"));
+        let line = ["spawn", "--json", "--cwd", directory, "--", &program];
+        serde_json::from_slice(&run(sandbox, &line, DONE).stdout).unwrap()
+    };
+    let first = spawn(&sandbox);
+    assert_eq!(first["name"], "api");
+    let wrapper = wrapper_of(&sandbox, &first);
+    sandbox.signal("STOP", wrapper);
+    sandbox.kill();
+    sandbox.start();
+    let second = spawn(&sandbox);
+    sandbox.signal("CONT", wrapper);
+    assert_eq!(second["name"], "api-2");
+    run(&sandbox, &["stop", "api", "api-2"], DONE);
 }
 
 #[test]

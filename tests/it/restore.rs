@@ -43,9 +43,8 @@ fn run(sandbox: &Sandbox, arguments: &[&str]) -> String {
     String::from_utf8(ended.stdout).unwrap()
 }
 
-/// The process id of the wrapper of a command.
-fn wrapper_of(sandbox: &Sandbox, spawned: &str) -> u64 {
-    let spawned: Value = serde_json::from_str(spawned).unwrap();
+/// The process id of the wrapper of a command that `spawn` has reported.
+pub(crate) fn wrapper_of(sandbox: &Sandbox, spawned: &Value) -> u64 {
     let mut ps = sandbox.program("ps");
     ps.args(["-o", "ppid=", "-p", &spawned["pid"].to_string()]);
     String::from_utf8(output(ps).stdout).unwrap().trim().parse().unwrap()
@@ -67,7 +66,7 @@ fn killed_agent_goes_on_in_its_own_conversation_with_its_mail() {
     until("the conversation is recorded", || {
         fs::read_to_string(&record).is_ok_and(|text| text.contains("c0ffee"))
     });
-    sandbox.kill_process(wrapper_of(&sandbox, &spawned));
+    sandbox.kill_process(wrapper_of(&sandbox, &serde_json::from_str(&spawned).unwrap()));
     until("Ann is away", || run(&sandbox, &["restore"]).contains("Ann"));
     run(&sandbox, &["send", "Ann", "Are you back?"]);
 
