@@ -13,7 +13,7 @@ use super::{
     print::{Out, counted, eprint_line},
     request::{call, data_of, nearest_agent, parse},
     values::{agent_name, importance, label, milliseconds},
-    wrapped::hops,
+    wrapped::{hops, wrote_to_person},
 };
 use argh::{ArgsInfo, FromArgs};
 use client::{
@@ -28,7 +28,7 @@ use platform::{
 use protocol::{
     calendar::time_limit,
     code::NackCode,
-    name::{EVERYONE, RELAY},
+    name::{EVERYONE, OPERATOR, RELAY},
     payload::{Capabilities, Nack},
     relay::{MessageRequest, MessageRow, Messages, RequestName},
     text::escaped,
@@ -217,6 +217,9 @@ impl One<'_> {
                 Some(topic) => format!("nobody who is here has subscribed to {}", escaped(topic)),
             };
             return Err(Failure::new(NOT_DELIVERED, why));
+        }
+        if self.to.eq_ignore_ascii_case(OPERATOR) {
+            wrote_to_person();
         }
         // The message is sent. A failure would have scripts send it again.
         if let Err(failure) = self.report(&send_id, sent, delivery)

@@ -172,6 +172,37 @@ fn message_that_an_agent_prints_for_its_person_calls() {
 }
 
 #[test]
+fn message_of_a_command_calls_once_it_is_accepted() {
+    let mut sandbox = Sandbox::configured("notify = 'osc9'");
+    let path = sandbox.home().join("policy.toml");
+    let policy = |allow| {
+        let rule = format!("[[rule]]\nfrom = 'Ann'\nto = '@operator'\nallow = {allow}\n");
+        platform::paths::write_private_file(&path, rule.as_bytes()).unwrap();
+    };
+    policy(false);
+    sandbox.start();
+    let script = r#"
+say() { until [ -e "$1" ]; do sleep 0.05; done; "$RELAY" send @operator Hello. && echo said || echo refused; }
+echo ready
+say first
+say second
+read end
+"#;
+    let mut terminal = claude::start_with_hooks(&sandbox, script, &[]);
+    terminal.press(UNFOCUSED);
+    step(&sandbox, "first");
+    terminal.wait_for("refused");
+    assert_eq!(count(&terminal, "\x1b]9;"), 0);
+    policy(true);
+    assert!(sandbox.run(["policy", "reload"]).status.success());
+    step(&sandbox, "second");
+    terminal.wait_for("said");
+    terminal.wait_for_bytes("\x1b]9;Ann has written to you\x07");
+    terminal.press("\r");
+    terminal.wait_until_end();
+}
+
+#[test]
 fn title_of_top_says_that_an_agent_waits() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");

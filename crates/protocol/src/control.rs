@@ -91,6 +91,12 @@ pub enum Request {
         /// The recipient's name.
         to: String,
     },
+    /// Says that the daemon has accepted a message to the agent's person, which a command of the
+    /// agent's has sent.
+    Wrote {
+        /// The key of the agent's commands.
+        key: Secret,
+    },
 }
 
 /// An answer of a wrapper.

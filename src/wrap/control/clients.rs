@@ -67,6 +67,8 @@ pub(in crate::wrap) enum Action {
     Take(Option<String>),
     /// Count a message to this recipient, and answer.
     Count(String),
+    /// Note that the agent has written to its person.
+    Wrote,
 }
 
 /// All clients of the control endpoint.
@@ -349,8 +351,10 @@ impl Client {
         attached: usize,
         agents_key: &Secret,
     ) -> Option<Action> {
-        if let Request::Hook { key, .. } | Request::Take { key, .. } | Request::Count { key, .. } =
-            &request
+        if let Request::Hook { key, .. }
+        | Request::Take { key, .. }
+        | Request::Count { key, .. }
+        | Request::Wrote { key } = &request
         {
             if key != agents_key {
                 return self.refuse("only the agent's own commands and hooks may ask this");
@@ -395,6 +399,10 @@ impl Client {
             }
             Request::Take { id, .. } => Some(Action::Take(id)),
             Request::Count { to, .. } => Some(Action::Count(to)),
+            Request::Wrote { .. } => {
+                self.is_closing = true;
+                Some(Action::Wrote)
+            }
         }
     }
 

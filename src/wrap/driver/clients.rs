@@ -9,10 +9,7 @@ use crate::wrap::{
     now,
 };
 use platform::{clock, pty::Pty};
-use protocol::{
-    control::{self, Dialog},
-    name::OPERATOR,
-};
+use protocol::control::{self, Dialog};
 use std::{process, time::Duration};
 use terminal::{Caller, Input, ReadFrom, Taken};
 
@@ -77,12 +74,8 @@ impl Driver {
             }
             Some(Action::HookUnconfirmed) => self.input(Input::HookUnconfirmed(Caller(id))),
             Some(Action::Take(message)) => self.input(Input::Take(Caller(id), message)),
-            Some(Action::Count(to)) => {
-                if to == OPERATOR {
-                    self.agent_wrote();
-                }
-                self.input(Input::Count(Caller(id), to));
-            }
+            Some(Action::Count(to)) => self.input(Input::Count(Caller(id), to)),
+            Some(Action::Wrote) => self.agent_wrote(),
             None => {}
         }
     }
