@@ -10,14 +10,26 @@ use super::{
 };
 use client::{
     Client, ClientError, Settings,
-    home::{Context, HomeOptions, agent_around},
+    home::{Context, HomeOptions, agent_around, operator_key},
 };
 
 /// Joins the running daemon, as the user of this process.
 pub(super) fn join(options: &HomeOptions) -> Result<Client, Failure> {
     let joined = context(options).and_then(|context| {
         let identity = Identity::of_process(&context)?;
-        context::join(&context, &|endpoint| identity.settings(endpoint))
+        let settings = |endpoint: &str| identity.settings(endpoint);
+        match (context.try_join(&settings), options.home_variable()) {
+            (Err(ClientError::NoDaemon { endpoint, .. }), Some(variable))
+                if context.sources.service.is_none()
+                    && !context.home.join(operator_key::FILE).exists() =>
+            {
+                Err(Failure::no_daemon(&endpoint).hint(format!(
+                    "none has run in the home that {variable} names: start one with \
+                     `agent-relay up`, or unset {variable}"
+                )))
+            }
+            (joined, _) => report(joined, &settings),
+        }
     });
     joined.map_err(or_print)
 }

@@ -341,6 +341,8 @@ fn home_alone_names_its_own_daemon() {
     assert_eq!(out(&relay(&other, &["down"], DONE)), "no daemon was up\n");
     run(&sandbox, &["status"], DONE);
     for home in [other, sandbox.directory().join("third")] {
+        let none = "; none has run in the home that AGENT_RELAY_HOME names: start one";
+        assert!(err(&relay(&home, &["agents"], FAILED)).contains(none));
         relay(&home, &["send", "Bob", "for the agent of this home"], NOT_DELIVERED);
         let status = out(&relay(&home, &["status", "--json"], DONE));
         let own = serde_json::to_string(&home).unwrap();
@@ -350,6 +352,8 @@ fn home_alone_names_its_own_daemon() {
         let used = relay(&home, &["--endpoint", endpoint.as_text(), "agents"], DONE);
         assert!(err(&used).contains("has another home, and you are a guest there"), "{used:?}");
         relay(&home, &["down"], DONE);
+        let plain = "; start one with `agent-relay up`\n";
+        assert!(err(&relay(&home, &["agents"], FAILED)).ends_with(plain));
     }
     let own = run(&sandbox, &["agents"], DONE);
     assert_eq!((err(&own), out(&own).contains("Bob")), (String::new(), false), "{own:?}");

@@ -57,6 +57,13 @@ impl HomeOptions {
         Ok(home)
     }
 
+    /// Returns the environment variable that names the home, if it does.
+    #[must_use]
+    pub fn home_variable(&self) -> Option<&'static str> {
+        let is_named = env::var_os(HOME).is_some_and(|home| !home.is_empty());
+        (self.home.is_none() && is_named).then_some(HOME)
+    }
+
     /// Returns the context of a program that joins a daemon. With a broken config.toml, it has the
     /// default settings, so that agents can still reach the running daemon.
     ///
