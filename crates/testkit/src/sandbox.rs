@@ -142,6 +142,29 @@ impl Sandbox {
         self.start_lock = None;
     }
 
+    /// Ends the agents that still run, such as spawned ones: they would start a daemon again in the
+    /// home that is removed.
+    fn stop_agents(&self) {
+        let run_directory = self.home().join("run");
+        let is_running = |name: &String| {
+            let endpoint = Endpoint::of_agent(&run_directory, name);
+            endpoint.is_ok_and(|endpoint| Stream::connect(&endpoint).is_ok())
+        };
+        // Each wrapper has a file with its key. Without the directory, there was none.
+        let files = std::fs::read_dir(&run_directory).into_iter().flatten().flatten();
+        let names = files.filter_map(|file| file.file_name().into_string().ok());
+        let names = names.filter_map(|file| file.strip_suffix(".key").map(str::to_owned));
+        let mut running: Vec<_> = names.filter(is_running).collect();
+        if running.is_empty() {
+            return;
+        }
+        let stopped = self.run(["stop"].into_iter().chain(running.iter().map(String::as_str)));
+        running.retain(is_running);
+        if !running.is_empty() {
+            eprintln!("agents are left: {running:?}: {stopped:?}");
+        }
+    }
+
     /// Stops a daemon that another process has started.
     fn stop_others(&mut self) {
         let home = self.home();
@@ -319,6 +342,7 @@ pub fn await_logged(home: &Path, text: &str, times: usize) -> String {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
+        self.stop_agents();
         self.kill();
         self.stop_others();
         if let Err(error) = std::fs::remove_dir_all(&self.directory) {
