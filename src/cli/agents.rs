@@ -160,9 +160,9 @@ struct Shown {
 }
 
 impl Shown {
-    fn new(listed: Listed<'_>, wrapper: Option<&AgentState>) -> Self {
-        let agent = Agent::of(listed.agent.clone(), wrapper);
-        let listed = &Listed { context: agent.context, ..listed };
+    fn new(row: AgentRow<'_>, wrapper: Option<&AgentState>) -> Self {
+        let agent = Agent::of(&row, wrapper);
+        let listed = &Listed::new(row, wrapper, agent.context);
         let row = &listed.agent;
         let remarks = [
             reason_to_wait(row),
@@ -263,9 +263,9 @@ fn list(
             return Ok(());
         }
         let wrapper = wrappers.ask(&agent);
-        let listed = Listed::new(agent, wrapper.as_ref());
-        if here.is_none_or(|here| here.includes(&listed.agent)) {
-            shown.push(Shown::new(listed, wrapper.as_ref()));
+        let row = completed(agent, wrapper.as_ref());
+        if here.is_none_or(|here| here.includes(&row)) {
+            shown.push(Shown::new(row, wrapper.as_ref()));
         }
         Ok(())
     })?;
@@ -294,22 +294,19 @@ struct Listed<'a> {
 }
 
 impl<'a> Listed<'a> {
-    /// Combines the daemon's row with the state of the agent's wrapper, which knows the source of
-    /// the agent's messages.
-    fn new(mut agent: AgentRow<'a>, wrapper: Option<&AgentState>) -> Self {
-        if let Some(wrapper) = wrapper {
-            complete(&mut agent, wrapper);
-        }
+    /// Combines a row with what only the agent's wrapper knows.
+    fn new(agent: AgentRow<'a>, wrapper: Option<&AgentState>, context: Option<ContextUse>) -> Self {
         let AgentState { source, held, no_hooks, dialog, .. } =
             wrapper.cloned().unwrap_or_default();
-        Self { agent, source, held, no_hooks, dialog, context: None }
+        Self { agent, source, held, no_hooks, dialog, context }
     }
 }
 
 /// Adds to a row what the agent's wrapper knows: what waits there, and a directory that is too long
 /// for the daemon. The wrapper also counts messages that the daemon has finished with (answers,
 /// at-most-once messages).
-pub(super) fn complete(agent: &mut AgentRow<'_>, wrapper: &AgentState) {
+pub(super) fn completed<'a>(mut agent: AgentRow<'a>, wrapper: Option<&AgentState>) -> AgentRow<'a> {
+    let Some(wrapper) = wrapper else { return agent };
     if agent.directory.is_none() {
         agent.directory = wrapper.directory.clone().map(Into::into);
     }
@@ -317,6 +314,7 @@ pub(super) fn complete(agent: &mut AgentRow<'_>, wrapper: &AgentState) {
     if agent.waiting > 0 && agent.why.is_none() {
         agent.why = wrapper.why.clone().map(Into::into);
     }
+    agent
 }
 
 /// The running wrappers of this home; none inside a wrapped agent.
@@ -460,9 +458,9 @@ mod tests {
     fn wrapper_adds_messages_that_are_done_for_the_daemon() {
         let counted = |row, waiting| {
             let why = (waiting > 0).then(|| "the agent is printing".to_owned());
-            let listed =
-                Listed::new(row, Some(&AgentState { waiting, why, ..AgentState::default() }));
-            (listed.agent.waiting, listed.agent.why.map(|why| why.into_owned()))
+            let wrapper = AgentState { waiting, why, ..AgentState::default() };
+            let row = completed(row, Some(&wrapper));
+            (row.waiting, row.why.map(|why| why.into_owned()))
         };
         let reported = ann().why.map(|why| why.into_owned());
         assert_eq!(counted(ann(), 1), (2, reported.clone()));
@@ -480,7 +478,7 @@ mod tests {
             ..ann()
         };
         let held = AgentState { held: true, ..AgentState::default() };
-        let shown = |agent| Agent::of(agent, Some(&held)).cells(1)[4].clone();
+        let shown = |row| Agent::of(&row, Some(&held)).cells(1)[4].clone();
         assert_eq!(shown(doing("waits-for-permission")), "waits for permission, held");
         assert_eq!(shown(doing("shell")), "in a shell, held");
         assert_eq!(shown(doing("\u{1b}later")), "\\u{1b}later, held");
@@ -492,7 +490,7 @@ mod tests {
         let doing = |name: &'static str, activity: &'static str, unseen| {
             let (activity, activity_since) = (Some(activity.into()), Some(1));
             let row = AgentRow { name: name.into(), activity, activity_since, unseen, ..ann() };
-            Shown::new(Listed::new(AgentRow { waiting: 0, why: None, ..row }, None), None)
+            Shown::new(AgentRow { waiting: 0, why: None, ..row }, None)
         };
         let agents = [
             doing("Ann", "idle", false),
@@ -511,7 +509,7 @@ mod tests {
     fn agents_away_without_mail_have_one_line() {
         let away = |name: String, waiting| {
             let row = AgentRow { name: name.into(), here: false, waiting, ..ann() };
-            Shown::new(Listed::new(AgentRow { why: None, ..row }, None), None)
+            Shown::new(AgentRow { why: None, ..row }, None)
         };
         let agents: Vec<_> = (0..10).map(|number| away(format!("A{number}"), 0)).collect();
         let agents = [agents, vec![away("Bob".to_owned(), 1)]].concat();
@@ -541,7 +539,7 @@ mod tests {
     fn missing_hooks_are_noted() {
         let listed = |no_hooks| {
             let wrapper = AgentState { no_hooks, ..AgentState::default() };
-            hookless(&Listed::new(ann(), Some(&wrapper)))
+            hookless(&Listed::new(ann(), Some(&wrapper), None))
         };
         let note = listed(Some("they are off".to_owned())).unwrap();
         assert_eq!(note, "note: Ann has no hooks, so messages are only typed: they are off");

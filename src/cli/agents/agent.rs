@@ -1,6 +1,6 @@
 //! An agent as people see it, in `agents` and `top`.
 
-use super::{activity, complete, context, is_finished, place::Place, presence};
+use super::{activity, context, is_finished, place::Place, presence};
 use crate::cli::table::Column;
 use protocol::{
     activity::{Activity, ActivitySource},
@@ -85,14 +85,12 @@ pub(in crate::cli) struct Agent {
 }
 
 impl Agent {
-    /// Builds the entry of an agent from the daemon's row and the state of the agent's wrapper.
-    pub(in crate::cli) fn of(mut row: AgentRow<'_>, wrapper: Option<&AgentState>) -> Self {
-        if let Some(wrapper) = wrapper {
-            complete(&mut row, wrapper);
-        }
+    /// Builds the entry of an agent from its row, which is [`completed`](super::completed), and the
+    /// state of its wrapper.
+    pub(in crate::cli) fn of(row: &AgentRow<'_>, wrapper: Option<&AgentState>) -> Self {
         let is_held = wrapper.is_some_and(|wrapper| wrapper.held);
         let known = row.activity.as_deref().and_then(Activity::parse);
-        let (state, since) = match activity(&row) {
+        let (state, since) = match activity(row) {
             Some((_, since)) if known == Some(Activity::AsksPerson) => {
                 ("asks you".to_owned(), since)
             }
@@ -100,7 +98,7 @@ impl Agent {
                 let short = words.strip_prefix("is ").or_else(|| words.strip_prefix("has "));
                 (short.unwrap_or(&words).to_owned(), since)
             }
-            None => (presence(&row), row.since),
+            None => (presence(row), row.since),
         };
         let why = row.why.as_deref().filter(|_| row.waiting > 0);
         let dialog = wrapper.and_then(|wrapper| wrapper.dialog.clone());
@@ -111,7 +109,7 @@ impl Agent {
             Some(Activity::AsksPerson) => Need::Answer,
             _ if dialog.is_some() => Need::Answer,
             _ if why.is_some() && !is_held => Need::Message,
-            _ if is_finished(&row) => Need::Look,
+            _ if is_finished(row) => Need::Look,
             _ => Need::Nothing,
         };
         Self {
@@ -119,13 +117,13 @@ impl Agent {
             is_here: row.here,
             is_away: !row.here && !row.reconnecting && row.host.is_none(),
             program: row.program.as_deref().map(escaped).unwrap_or_default(),
-            place: Place::of(&row),
+            place: Place::of(row),
             is_working: known == Some(Activity::Working),
             state,
             since,
             waiting: row.waiting,
             oldest: None,
-            route: route(&row, wrapper.is_some()),
+            route: route(row, wrapper.is_some()),
             why: why.map(|why| (escaped(why), row.why_since)),
             is_held,
             need,
@@ -264,7 +262,7 @@ mod tests {
             "subscriptions":0{members}}}"#
         );
         let wrapper = AgentState { held: is_held, ..AgentState::default() };
-        Agent::of(serde_json::from_str(&json).unwrap(), Some(&wrapper))
+        Agent::of(&serde_json::from_str(&json).unwrap(), Some(&wrapper))
     }
 
     #[test]
