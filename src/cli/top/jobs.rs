@@ -27,7 +27,12 @@ use protocol::{
     text::escaped,
 };
 use serde::Deserialize;
-use std::{process::Stdio, thread::JoinHandle, time::Duration};
+use std::{
+    ffi::OsStr,
+    process::{Output, Stdio},
+    thread::JoinHandle,
+    time::Duration,
+};
 
 /// The longest wait until the daemon has accepted a message.
 const ACCEPTED_MS: u64 = 10_000;
@@ -76,12 +81,12 @@ impl Source {
             Order::Stop(name) => Update::Notice(self.stop(&name)?),
             Order::Spawn(line) => {
                 let source = self.clone();
-                starting.begin(move || source.start(&line))?;
+                starting.begin(move || source.tell(source.spawn(&line)))?;
                 return Ok(None);
             }
             Order::Restore => {
                 let source = self.clone();
-                starting.begin(move || source.restore())?;
+                starting.begin(move || source.tell(source.restore()))?;
                 Update::Notice("starting the agents again that were cut off".to_owned())
             }
             Order::Redeliver(id) => Update::Notice(self.redeliver(id)?),
@@ -154,38 +159,40 @@ impl Source {
         Ok(format!("{} ended", escaped(name)))
     }
 
-    /// Starts an agent, and says how that went, unless `top` has ended.
-    fn start(&self, line: &str) {
-        let started = self.spawn(line).unwrap_or_else(sentence);
-        drop(self.updates.send(Update::Notice(started)));
+    /// Shows how a start of agents went, unless `top` has ended.
+    fn tell(&self, started: Result<String, Failure>) {
+        let told = started.unwrap_or_else(sentence);
+        drop(self.updates.send(Update::Notice(told)));
     }
 
     /// Runs `agent-relay spawn` with a command line. Returns the first line that it prints.
     fn spawn(&self, line: &str) -> Result<String, Failure> {
         let words = words::split(line).map_err(Failure::failed)?;
-        let mut command = own_command(&self.options)?;
-        command.arg("spawn").args(words);
-        command.stdin(Stdio::null());
-        let output = command.output().map_err(Failure::because)?;
-        let said = if output.status.success() { output.stdout } else { output.stderr };
-        let said = String::from_utf8_lossy(&said);
-        let line = said.lines().find_map(|line| Some(line).filter(|line| !line.is_empty()));
-        let line = line.unwrap_or_default().trim_start_matches(LINE_PREFIX).to_owned();
-        if output.status.success() { Ok(line) } else { Err(Failure::failed(line)) }
+        let output = self.output("spawn", words)?;
+        match output.status.success() {
+            true => Ok(first_line(&output.stdout)),
+            false => Err(Failure::failed(first_line(&output.stderr))),
+        }
     }
 
-    /// Starts the agents again that were cut off, and says how that went, unless `top` has ended.
-    fn restore(&self) {
-        let restored = self.restore_all().unwrap_or_else(sentence);
-        drop(self.updates.send(Update::Notice(restored)));
+    /// Runs a command of this program to its end.
+    fn output(
+        &self,
+        command: &str,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<Output, Failure> {
+        let mut own = own_command(&self.options)?;
+        own.arg(command).args(arguments).stdin(Stdio::null());
+        own.output().map_err(Failure::because)
     }
 
     /// Runs `agent-relay restore`. Returns the agents that run now, and each failure on a line of
     /// its own.
-    fn restore_all(&self) -> Result<String, Failure> {
-        let mut command = own_command(&self.options)?;
-        command.args(["restore", "--all", "--json"]).stdin(Stdio::null());
-        let output = command.output().map_err(Failure::because)?;
+    fn restore(&self) -> Result<String, Failure> {
+        let output = self.output("restore", ["--all", "--json"])?;
+        if output.stdout.is_empty() && !output.status.success() {
+            return Err(Failure::failed(first_line(&output.stderr)));
+        }
         restored(&String::from_utf8_lossy(&output.stdout))
     }
 
@@ -255,6 +262,13 @@ impl Starting {
         self.0 = Some(spawn("top start", start)?);
         Ok(())
     }
+}
+
+/// The first line of what a command of this program has said.
+fn first_line(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    let line = said.lines().find(|line| !line.is_empty()).unwrap_or_default();
+    line.trim_start_matches(LINE_PREFIX).to_owned()
 }
 
 fn sentence(failure: Failure) -> String {
