@@ -562,6 +562,26 @@ fn agents_that_were_cut_off_are_started_again() {
     quit(top);
 }
 
+/// After a reboot, say.
+#[test]
+fn agents_are_started_again_where_no_daemon_runs() {
+    let sandbox = Sandbox::configured("");
+    let program = claude::install_with_hooks(&sandbox, CLAUDE);
+    record(&sandbox, "Ann", &program, sandbox.directory().to_str().unwrap(), 1);
+    let welcome = start(&sandbox, &[], &[]);
+    welcome.wait_for("agent-relay restore   start 1 agent again");
+    assert_eq!(welcome.finish(), DONE);
+    let mut top = start(&sandbox, &["top"], &[]);
+    top.wait_for("not connected, trying again");
+    top.wait_for("1 cut off (R starts it again): Ann");
+    top.press("R");
+    top.wait_for("Ann runs again");
+    top.wait_for("1 agent, 1 here");
+    top.wait_until("the offer is gone", |text| !text.contains("cut off"));
+    run(&sandbox, &["stop", "Ann"], DONE);
+    quit(top);
+}
+
 #[test]
 fn output_that_is_no_terminal_is_refused() {
     let sandbox = Sandbox::empty();
