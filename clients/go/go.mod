@@ -1,0 +1,3 @@
+module agent-relay/relay
+
+go 1.19
