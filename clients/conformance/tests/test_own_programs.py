@@ -18,6 +18,7 @@ from support import (
 
 ADAPTERS = KIT / "adapters"
 TYPESCRIPT = ROOT / "clients" / "typescript" / "dist" / "src" / "index.js"
+GO = ROOT / "target" / "clients" / "go_client"
 NODE = shutil.which("node")
 IS_ROOT = sys.platform == "linux" and os.getuid() == 0
 COMMANDS = frozenset("send publish subscribe unsubscribe outcomes".split())
@@ -56,6 +57,8 @@ CLIENTS = {
     "TypeScript": Own(
         [NODE or "", str(ADAPTERS / "typescript_client.mjs"), "Ann"],
         COMMANDS | RECONNECTS | QUESTIONS, skipped={"17-control-characters"}),
+    "Go": Own(
+        [str(GO), "Ann"], COMMANDS | RECONNECTS | QUESTIONS, skipped={"17-control-characters"}),
     "version 1.0": Own(
         [sys.executable, "-I", str(TESTS / "client_1_0.py"), "Ann"], COMMANDS,
         only={rule.id for rule in CLIENT_RULES if rule.since == "1.0"}),
@@ -87,6 +90,10 @@ class OwnPrograms(Case):
             del clients["TypeScript"]
             with self.subTest("TypeScript"):
                 self.skipTest("there is no Node, or the TypeScript client is not built")
+        if not GO.exists():
+            del clients["Go"]
+            with self.subTest("Go"):
+                self.skipTest("the adapter of the Go client is not built: see ci/clients")
         jobs = [
             (name, own, rule) for name, own in clients.items() for rule in CLIENT_RULES
             if not own.only or rule.id in own.only]
