@@ -26,15 +26,14 @@ import (
 )
 
 const (
-	recentMax    = 256     // written at-most-once messages and answers that are kept
-	recentBytes  = 4 << 20 // the same in bytes
-	batchBytes   = 1 << 20 // of frames that are written at once, if there are several
-	unreadBytes  = 4 << 20 // of messages that wait for Receive; four times that during a call
-	inflightMax  = 4096
-	seenMax      = 16384
-	streamsMax   = 1024
-	failuresMax  = 1024
-	controlBytes = 32 << 20 // of unwritten frames beside those in the outbox
+	recentMax   = 256     // written at-most-once messages and answers that are kept
+	recentBytes = 4 << 20 // the same in bytes
+	batchBytes  = 1 << 20 // of frames that are written at once, if there are several
+	unreadBytes = 4 << 20 // of messages that wait for Receive; four times that during a call
+	inflightMax = 4096
+	seenMax     = 16384
+	streamsMax  = 1024
+	failuresMax = 1024
 
 	questionDefault = 30 * time.Second
 	questionMax     = time.Hour
@@ -44,16 +43,16 @@ const (
 
 // limits has bounds and times that tests change.
 type limits struct {
-	unread        int // messages that wait for Receive; four times that during a call
-	controlFrames int
-	firstWait     time.Duration
-	steady        time.Duration
-	welcome       time.Duration // for a connection and its WELCOME
-	silence       time.Duration // the least time after which a silent connection counts as lost
+	unread       int // messages that wait for Receive; four times that during a call
+	controlBytes int // of unwritten frames beside those in the outbox
+	firstWait    time.Duration
+	steady       time.Duration
+	welcome      time.Duration // for a connection and its WELCOME
+	silence      time.Duration // the least time after which a silent connection counts as lost
 }
 
 var usual = limits{
-	unread: 1000, controlFrames: 16384, firstWait: 100 * time.Millisecond, steady: 10 * time.Second,
+	unread: 1000, controlBytes: 16 << 20, firstWait: 100 * time.Millisecond, steady: 10 * time.Second,
 	welcome: 10 * time.Second, silence: 15 * time.Second,
 }
 
@@ -318,7 +317,6 @@ func (c *Client) Close() error {
 		}
 	}
 	c.isClosing = true
-	c.arrived.wake()
 	c.room.wake()
 	c.mu.Unlock()
 	c.endLife()

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,9 +24,9 @@ func TestMessagesArriveInBothDirections(t *testing.T) {
 	ctx := testContext(t)
 	ann, bob := pair(t, ctx, startDaemon(t, ""))
 	text := "Zoë, 你好 \U0001f600 \x00 <&> \u2028 \n"
-	data := `{"n":1180591620717411303424,"x":[1.5,null]}`
+	data := `{"n":1180591620717411303424,"x":["<&>",null]}`
 	receipt, err := ann.Send(ctx, Outgoing{
-		To: "bob", Body: text, Data: raw(object{"n": []byte("1180591620717411303424"), "x": []byte("[1.5,null]")}),
+		To: "bob", Body: text, Data: json.RawMessage(data),
 		Thread: "t", TTL: time.Minute, Meta: map[string]any{"importance": 80}})
 	ok(t, err)
 	if receipt.ID == "" || receipt.Durability == "" || receipt.Away {

@@ -218,7 +218,7 @@ func (c *Client) read(l *link) error {
 			return err
 		}
 		c.mu.Lock()
-		if err = c.handle(l, e); err == nil && (len(l.control) > c.limits.controlFrames || l.controlBytes > controlBytes) {
+		if err = c.handle(l, e); err == nil && l.controlBytes > c.limits.controlBytes {
 			err = errors.New("the daemon does not read")
 		}
 		c.isAlive(l)

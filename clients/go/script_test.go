@@ -32,6 +32,7 @@ type frame struct {
 func (s *side) read() frame {
 	var head [4]byte
 	if _, err := readFull(s.conn, head[:]); err != nil {
+		must(!errors.Is(err, os.ErrDeadlineExceeded), "the client neither sends nor leaves")
 		return frame{}
 	}
 	text := make([]byte, binary.BigEndian.Uint32(head[:]))
@@ -228,6 +229,73 @@ func TestConnectionCutWithinAFrameIsResumed(t *testing.T) {
 	equal(t, string(hello.payload["capabilities"]), `{"max_inflight":256,"resume":true}`)
 	equal(t, resume.kind+resume.payload.text("resume_token", 99), "RESUMEtoken of s-1")
 	equal(t, string(resume.payload["streams"]), `[{"last_seq":2,"peer":"Bob","topic":""}]`)
+}
+
+func TestUnreadMessagesThatComeAgainAreDropped(t *testing.T) {
+	ctx := testContext(t)
+	deliver := func(d *side) {
+		d.welcome("s-1", nil)
+		d.send(delivery("d-1", 1, true))
+		d.send(delivery("d-2", 2, false))
+		d.fence()
+	}
+	s := play(t, deliver, func(d *side) {
+		deliver(d)
+		d.send(delivery("d-3", 3, true))
+		d.untilEnd()
+	})
+	ann := joinWith(t, ctx, s.endpoint, Options{}, quick())
+	for _, id := range []string{"d-1", "d-2", "d-3"} {
+		equal(t, receive(t, ctx, ann).ID, id)
+	}
+	ok(t, ann.Close())
+	s.finish()
+}
+
+func TestReturnedMessageComesAgain(t *testing.T) {
+	ctx := testContext(t)
+	s := play(t, func(d *side) {
+		d.welcome("s-1", nil)
+		d.send(delivery("d-1", 1, true))
+		nack := d.expect("NACK").payload
+		same(nack.text("ack_id", 9)+string(nack["retry_after_ms"]), "d-12000")
+		d.send(delivery("d-1", 1, true))
+		same(d.expect("ACK").payload.text("ack_id", 9), "d-1")
+		d.untilEnd()
+	})
+	ann := join(t, ctx, s.endpoint, Options{})
+	ok(t, receive(t, ctx, ann).NackWithDelay("later", 2*time.Second))
+	ok(t, receive(t, ctx, ann).Ack())
+	ok(t, ann.Close())
+	s.finish()
+}
+
+func TestWrittenAtMostOnceMessagesAreNotSentAgain(t *testing.T) {
+	ctx := testContext(t)
+	sent := make(chan struct{})
+	s := play(t, func(d *side) {
+		d.welcome("s-1", nil)
+		<-sent
+	}, func(d *side) {
+		d.welcome("s-1", nil)
+		d.write("PING", members{"nonce": "1"})
+		same(d.read().kind, "PONG")
+		d.write("PING", members{"nonce": "2"})
+		same(d.read().kind, "PONG")
+	})
+	ann := joinWith(t, ctx, s.endpoint, Options{}, quick())
+	for number := 0; number < recentMax+10; number++ {
+		_, err := ann.Send(ctx, Outgoing{To: "Bob", AtMostOnce: true})
+		ok(t, err)
+	}
+	ann.mu.Lock()
+	held := ann.outbox.order.Len()
+	ann.mu.Unlock()
+	if held > recentMax {
+		t.Fatalf("%d messages are held", held)
+	}
+	close(sent)
+	s.finish()
 }
 
 func TestUnansweredSendIsSentAgainUnchanged(t *testing.T) {
@@ -593,6 +661,7 @@ func TestFramesThatAreNotValidEndTheConnection(t *testing.T) {
 		framed(`{"v":1,"type":"DELIVER","id":"x","ts":1,"payload":{"body":` + deep + `}}`),
 		framed("[]"),
 		framed("\xff{}"),
+		framed(`{"type":"PING","id":"x","payload":{"body":"` + "\xff" + `"}}`),
 		framed("{}"),
 		framed("null"),
 		framed(`{"type":"PING","id":"x","payload":[]}`),
@@ -699,10 +768,18 @@ func TestDaemonThatHangsDoesNotKeepClose(t *testing.T) {
 	ctx := testContext(t)
 	end := make(chan struct{})
 	s := play(t, func(d *side) {
-		d.welcome("s-1", nil)
+		d.welcome("s-1", members{"heartbeat_ms": 3600000})
 		<-end
 	})
-	ok(t, join(t, ctx, s.endpoint, Options{}).Close())
+	closed := make(chan error, 1)
+	ann := join(t, ctx, s.endpoint, Options{})
+	go func() { closed <- ann.Close() }()
+	select {
+	case err := <-closed:
+		ok(t, err)
+	case <-ctx.Done():
+		t.Error("Close does not return")
+	}
 	close(end)
 	s.finish()
 }
@@ -753,7 +830,7 @@ func TestPausedClientNoticesThatTheDaemonIsGone(t *testing.T) {
 func TestDaemonThatDoesNotReadCannotFillMemory(t *testing.T) {
 	ctx := testContext(t)
 	few := quick()
-	few.controlFrames = 500
+	few.controlBytes = 500_000
 	s := play(t, func(d *side) {
 		d.welcome("s-1", nil)
 		pings := bytes.Repeat(of("PING", "", members{"nonce": strings.Repeat("x", 1000)}, nil), 100)
@@ -793,5 +870,37 @@ func TestHelloThatIsInvalidEndsTheClient(t *testing.T) {
 	})
 	_, err := Connect(ctx, Options{Name: "Ann", Endpoint: s.endpoint, ConnectAttempts: Forever})
 	failsWith(t, err, CodeInvalid)
+	s.finish()
+}
+
+func TestAgentsOfSeveralPages(t *testing.T) {
+	ctx := testContext(t)
+	answer := func(d *side, data members) frame {
+		ask := d.expect("SEND")
+		d.send(of("DELIVER", "", members{"kind": "response", "body": "agents", "data": data}, members{
+			"from": "@relay", "to": "Ann", "payload_meta": members{"replyTo": ask.id}, "delivery": members{"seq": 1}}))
+		return ask
+	}
+	s := play(t, func(d *side) {
+		d.welcome("s-1", nil)
+		d.expect("SEND") // It is lost with the connection.
+	}, func(d *side) {
+		d.welcome("s-1", nil)
+		answer(d, members{"agents": []members{{"name": "Ann", "here": true, "since": 1000}}, "next_cursor": "Ann"})
+		data := answer(d, members{"agents": []members{{"name": "Bob", "why": 7}}}).payload.object("data")
+		same(data.text("cursor", 9), "Ann")
+		answer(d, members{"agents": "many"})
+		d.untilEnd()
+	})
+	ann := joinWith(t, ctx, s.endpoint, Options{}, quick())
+	agents, err := ann.Agents(ctx)
+	ok(t, err)
+	equal(t, len(agents), 2)
+	equal(t, agents[0].Name+agents[1].Name+agents[1].Why, "AnnBob")
+	equal(t, agents[0].Since.Unix(), 1)
+	if _, err = ann.Agents(ctx); err == nil {
+		t.Fatal("what is no list was read")
+	}
+	ok(t, ann.Close())
 	s.finish()
 }
