@@ -44,7 +44,7 @@ const (
 // limits has bounds and times that tests change.
 type limits struct {
 	unread       int // messages that wait for Receive; four times that during a call
-	controlBytes int // of unwritten frames beside those in the outbox
+	controlBytes int // of unwritten frames that are not in the outbox
 	firstWait    time.Duration
 	steady       time.Duration
 	welcome      time.Duration // for a connection and its WELCOME

@@ -90,7 +90,7 @@ func (c *Client) handshake(l *link, e *envelope) error {
 			c.fail(refused)
 			c.greet()
 		case e.kind == "ERROR" && refused.Code == CodeInvalid:
-			return &EndedError{Code: CodeInvalid, Message: refused.Message} // Another HELLO would be the same.
+			return &EndedError{Code: CodeInvalid, Message: refused.Message} // It would repeat.
 		}
 	default:
 		return fmt.Errorf("the daemon sent %q before WELCOME", e.kind)
