@@ -23,6 +23,7 @@ pub mod clock;
 mod create_process;
 pub mod endpoint;
 pub mod foreground;
+pub mod front;
 pub mod lock;
 pub mod paths;
 pub mod peer;

@@ -16,6 +16,8 @@ mod endings;
 mod files;
 #[path = "contract/foreground.rs"]
 mod foreground;
+#[path = "contract/fronts.rs"]
+mod fronts;
 #[path = "contract/listeners.rs"]
 mod listeners;
 #[path = "contract/roles.rs"]
@@ -97,6 +99,9 @@ tests! {
         symbolic_link_is_the_file_it_leads_to, removed_executable_is_known,
         member_server_is_unsupported_elsewhere, member_server_is_not_a_member, look_without_a_member_server_fails,
         member_server_restarts_are_limited;
+    fronts:
+        front_ends_as_its_child_does, front_passes_signals_on, front_stops_with_its_child,
+        child_leaves_its_front_and_the_terminal, child_learns_of_the_end_of_its_front;
 }
 
 /// The tests that are skipped: the kind of run in which a test is skipped, the test, the reason.
@@ -184,6 +189,11 @@ const SKIPPED: &[(&str, &str, &str)] = &[
     ("unix", "member_server_is_not_a_member", "only a console has a member server"),
     ("unix", "look_without_a_member_server_fails", "only a console has a member server"),
     ("unix", "member_server_restarts_are_limited", "only a console has a member server"),
+    ("windows", "front_ends_as_its_child_does", "there is no fork"),
+    ("windows", "front_passes_signals_on", "there is no fork"),
+    ("windows", "front_stops_with_its_child", "there is no fork"),
+    ("windows", "child_leaves_its_front_and_the_terminal", "there is no fork"),
+    ("windows", "child_learns_of_the_end_of_its_front", "there is no fork"),
 ];
 
 /// The lists of the tests that are skipped where CI runs: as root on Linux, as any user on macOS.

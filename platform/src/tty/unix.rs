@@ -150,6 +150,12 @@ pub(crate) fn set_at_once(modes: &Modes) {
 }
 
 fn set_when(modes: &Modes, when: libc::c_int) {
+    // SAFETY: no pointers. A terminal that is gone, or is another session's, has no group here.
+    let (foreground, own) = unsafe { (libc::tcgetpgrp(libc::STDIN_FILENO), libc::getpgrp()) };
+    // In the background, the terminal is the shell's, and the system would stop this process.
+    if foreground != -1 && foreground != own {
+        return;
+    }
     // SAFETY: the pointer is to a termios of ours, which the call only reads. It fails if the
     // terminal is gone, and then there is nothing to restore.
     unsafe { libc::tcsetattr(libc::STDIN_FILENO, when, &modes.0) };

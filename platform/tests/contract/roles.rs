@@ -13,6 +13,7 @@ use std::{
 use platform::{
     endpoint::Endpoint,
     foreground,
+    front::{Forked, Front},
     lock::Lock,
     paths,
     process::spawn_detached,
@@ -47,6 +48,7 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
         ("raw-signals", []) => raw_signals(),
         ("wait", _) => wait(),
         ("parent", []) => parent(),
+        ("fronted", [role, arguments @ ..]) => return fronted(role, arguments),
         ("deaf", []) => deaf(),
         ("deaf-wait", []) => {
             let _listening = stop_signals::listen(|_| ()).unwrap();
@@ -412,6 +414,35 @@ fn detached(endpoint: &str) {
     let here = here.file_name().unwrap().display();
     writeln!(&stream, "{} in {} at {here}{typed}", std::process::id(), system::session()).unwrap();
     scene::read_to_end(&stream);
+}
+
+/// Plays a role behind a front, whose end it reports if that comes first.
+fn fronted(role: &str, arguments: &[&str]) -> ExitCode {
+    let front = match Front::fork().unwrap() {
+        Forked::Child(front) => front,
+        Forked::Front(code) => return ExitCode::from(u8::try_from(code).unwrap()),
+    };
+    let reports = front.clone();
+    std::thread::spawn(move || {
+        reports.wait();
+        assert!(!reports.runs());
+        // The output may be a terminal that ends with the front.
+        if let Some(file) = env::var_os("CONTRACT_FRONT_ENDED") {
+            std::fs::write(file, "").unwrap();
+        }
+    });
+    if role == "leave" {
+        say(&format!("pid={};", std::process::id()));
+        io::stdin().read_exact(&mut [0]).unwrap();
+        assert!(front.runs());
+        let log = File::options().append(true).create(true).open(arguments[0]).unwrap();
+        front.leave(Some(log)).unwrap();
+        assert_eq!(io::stdin().read(&mut [0]).unwrap(), 0);
+        say(&format!("session={};", system::session()));
+        return play("wait", &[]);
+    }
+    let arguments: Vec<_> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    play(role, &arguments)
 }
 
 fn parse(endpoint: &str) -> Endpoint {
