@@ -9,6 +9,7 @@ mod about;
 pub(crate) mod agent_record;
 mod arming;
 pub(crate) mod attach;
+mod background;
 pub(crate) mod control;
 mod driver;
 mod end_of_input;
@@ -32,6 +33,7 @@ mod waker;
 
 pub(crate) use about::agent_cli;
 use agent_record::{AgentRecord, RecordKeeper};
+pub(crate) use background::{Background, farewell};
 use client::{
     Client, ClientError, WhenAbsent,
     home::{self, Notify},
@@ -158,10 +160,10 @@ pub(crate) struct Settings {
     /// Whether the control endpoint is the only access to the agent. If it is, the command does not
     /// run without the endpoint.
     pub(crate) requires_control: bool,
-    /// Called when an agent CLI goes on after its terminal has gone; `None` to end it then, as every
-    /// other command.
-    pub(crate) on_hang_up: Option<Box<dyn FnOnce()>>,
-    /// Shows the person a notice before the command starts.
+    /// The way for an agent CLI to go on without its terminal; `None` to end it with its terminal,
+    /// as every other command.
+    pub(crate) background: Option<Background>,
+    /// Shows the person a notice before the command starts, or when it goes on without its terminal.
     pub(crate) show_notice: fn(&str),
 }
 
@@ -241,7 +243,7 @@ pub(crate) struct Outcome {
     pub(crate) ended: Ended,
     /// Whether the terminal takes no output, so that nothing more may be written to it.
     pub(crate) is_terminal_stuck: bool,
-    /// Whether the agent went on after its terminal had gone.
+    /// Whether the agent went on without its terminal.
     pub(crate) outlived_terminal: bool,
 }
 
@@ -355,7 +357,8 @@ fn run_joined(
     let foreground = Foreground::new(&pty, server, settings.recipes, wrapped.as_ref(), accepts);
     let outer_marks = InnerMarks::of_outer_run().filter(|_| settings.attached);
     let (keys, screen) = (settings.keys, settings.screen);
-    let mut streams = threads::Streams { keys, screen, overlay, record };
+    let front = settings.background.as_ref().map(|background| background.front.clone());
+    let mut streams = threads::Streams { keys, screen, overlay, record, front };
     show_first_bytes(&mut streams, outer_marks.as_ref(), size.rows);
     let follow = |format| Follower::start(format, pty.pid(), directory, since_ms);
     let follower = transcript.map(follow).transpose().map_err(WrapError::Terminal)?;
@@ -375,7 +378,9 @@ fn run_joined(
         waker,
         end_of_input: EndOfInput::new(settings.ends_with_input),
         notifier: Notifier::new(settings.notify),
-        on_hang_up: settings.on_hang_up.filter(|_| may_outlive),
+        background: settings.background.filter(|_| may_outlive),
+        raw,
+        show_notice: settings.show_notice,
         home: settings.home,
         agent_record,
     };
@@ -383,9 +388,6 @@ fn run_joined(
     let driver = driver.map_err(WrapError::Terminal)?;
     let finished = driver.run();
     drop(folder);
-    if let Some(raw) = raw.filter(|_| finished.is_terminal_stuck) {
-        raw.end_at_once();
-    }
     Ok(finished)
 }
 

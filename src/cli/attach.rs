@@ -63,9 +63,7 @@ impl Attach {
             .map_err(|error| explain(name, &error))?
         {
             Left::Detached => {
-                eprint_line(format_args!(
-                    "{name} runs on; `agent-relay attach {name}` shows it again"
-                ));
+                eprint_line(wrap::farewell(name));
                 Ok(DONE)
             }
             Left::Ended(ended) => {

@@ -17,20 +17,27 @@ use super::{
     spawn::log_for,
     wrapped::{self, RUN_DIRECTORY, last_lines},
 };
-use crate::wrap::{self, WrapError};
+use crate::wrap::{self, Background, Book, Outcome, WrapError, attach::DetachKey};
 use argh::{ArgsInfo, FromArgs};
 use client::{
     self, ClientError,
     home::{Context, HomeOptions, Keys, OnHangup},
 };
 use log::Logging;
-use platform::{paths, pty, shell::quoted, tty};
+use platform::{
+    front::{Forked, Front},
+    paths, pty,
+    shell::quoted,
+    tty::{self, Interrupter},
+};
 use protocol::{control::Ended, text::escaped};
 use std::{
     cell::RefCell,
     ffi::OsString,
+    fs::File,
     io::{self, Read, Write},
     path::{Path, PathBuf},
+    process,
     rc::Rc,
 };
 
@@ -46,12 +53,13 @@ agent_command! {
         subcommand,
         name = "run",
         help_triggers("--help"),
-        usage = "[<agent>] [--key-file <file>] [--record <file>] [--inline] [--grid] [--accepts-text] [--brief] [--no-brief] [--no-hooks] [--mcp] [--topic <pattern...>] [--] <command...>",
+        usage = "[<agent>] [--key-file <file>] [--record <file>] [--detach-key <key>] [--inline] [--grid] [--accepts-text] [--brief] [--no-brief] [--no-hooks] [--mcp] [--topic <pattern...>] [--] <command...>",
         example = "agent-relay run Ann -- claude",
         example = "agent-relay run codex",
         example = "agent-relay run --name Bob --record bob.bytes bash -i",
         note = "Without a name, the agent is named after its directory: run claude.",
         note = "To send, the command prints `->relay:NAME <<<`, a text, and `>>>`. Messages that it receives are typed into it.",
+        note = "Ctrl-\\ detaches from an agent CLI, which runs on (not on Windows): `agent-relay attach NAME` shows it again.",
         note = "The exit code is the command's.",
         note = "`agent-relay-wrap extract FILE` prints the messages in a recording."
     )]
@@ -59,6 +67,11 @@ agent_command! {
         /// also write the command's output to this file
         #[argh(option, arg_name = "file")]
         record: Option<String>,
+
+        /// the key that detaches from an agent CLI, which runs on: ctrl- and another key; default:
+        /// ctrl-\\
+        #[argh(option, arg_name = "key")]
+        detach_key: Option<DetachKey>,
     } {
         /// run without a terminal, with a log in the home directory, as `spawn` does
         #[argh(switch, hidden_help)]
@@ -95,6 +108,10 @@ impl Run {
         let shared = self.agent_options();
         let given = shared.named(&command, "run")?;
         let mut context = context(options)?;
+        let directory = self.cwd.as_ref().map(PathBuf::from);
+        let recipes = shared.recipes_for(&command, directory.as_deref(), &context.home)?;
+        let attached = !self.detached && wrap::is_attached();
+        let front = self.front(&context, &command, &recipes)?;
         let made_up = match given {
             Some(_) => None,
             None => Some(made_up_name(&mut context, &command)?),
@@ -102,14 +119,13 @@ impl Run {
         let name =
             given.or_else(|| made_up.as_ref().map(|made_up| &*made_up.name)).unwrap_or_default();
         let key = key_of(&context.home, name, shared.key_file)?;
-        let attached = !self.detached && wrap::is_attached();
-        let (keys, screen) = self.streams().map_err(Failure::because)?;
+        let (keys, screen, interrupter) = self.streams().map_err(Failure::because)?;
         let later_log = LaterLog::default();
+        let begin_log = begin_log(&context.home, name, &later_log);
+        let background = self.background(front.zip(interrupter), begin_log);
         let endpoint = endpoint_or_start(&mut context)?;
         let key = joining_key(key.as_ref(), &Keys::of(&context), &endpoint);
         let starter = Starter::begin(&context, name)?;
-        let directory = self.cwd.as_ref().map(PathBuf::from);
-        let recipes = shared.recipes_for(&command, directory.as_deref(), &context.home)?;
         let brief = shared.briefs(&command, &recipes);
         let mcp_command = shared.mcp.then(|| mcp_command(&context.home)).transpose()?;
         let settings = wrap::Settings {
@@ -142,7 +158,7 @@ impl Run {
             screen,
             ends_with_input: !self.detached && tty::is_input_piped(),
             requires_control: self.detached,
-            on_hang_up: on_hang_up(&context, name, &later_log).filter(|_| attached),
+            background,
             show_notice: |line| eprint_line(escaped(line)),
         };
         let outcome = wrap::run(settings).map_err(explain);
@@ -153,12 +169,17 @@ impl Run {
             drop(made_up.give_back(&context));
         }
         let outcome = outcome?;
+        self.conclude(name, &outcome, attached);
+        Ok(outcome.ended.code)
+    }
+
+    /// Writes the end of the command to the log, or tells the person.
+    fn conclude(&self, name: &str, outcome: &Outcome, attached: bool) {
         if self.detached || outcome.outlived_terminal {
             tracing::info!("{name} {}{}", outcome.ended, last_lines(&outcome.ended));
         } else if !outcome.is_terminal_stuck {
             report(name, &outcome.ended, attached);
         }
-        Ok(outcome.ended.code)
     }
 
     /// Returns the agent that is meant and runs in the background, if the person wants to attach to
@@ -177,33 +198,75 @@ impl Run {
         Ok(input::agrees(&question)?.then_some(name))
     }
 
-    /// The person's keys and screen.
-    fn streams(&self) -> io::Result<(Box<dyn Read + Send>, Box<dyn Write + Send>)> {
-        Ok(match self.detached {
-            true => (Box::new(io::empty()), Box::new(io::sink())),
-            false => (Box::new(tty::Input::new()?), Box::new(tty::Output::new()?)),
-        })
+    /// Makes this process the front of a child, which goes on, if the command may leave this
+    /// terminal. No other thread may run.
+    fn front(
+        &self,
+        context: &Context,
+        command: &[OsString],
+        recipes: &Book,
+    ) -> Result<Option<Front>, Failure> {
+        let obstacle = if !pty::OUTLIVES_TERMINAL {
+            "a program of this system ends with its window"
+        } else if context.config.on_hangup == OnHangup::End {
+            "on_hangup is \"end\" in config.toml"
+        } else if wrap::agent_cli(command, recipes).is_none() {
+            "the command is no agent CLI"
+        } else if self.detached || !wrap::is_attached() {
+            "there is no terminal"
+        } else {
+            return match Front::fork().map_err(Failure::because)? {
+                Forked::Child(front) => Ok(Some(front)),
+                Forked::Front(code) => process::exit(code),
+            };
+        };
+        match self.detach_key {
+            Some(_) => Err(Failure::usage(format!("--detach-key does not apply: {obstacle}"))
+                .hint("leave it out")),
+            None => Ok(None),
+        }
+    }
+
+    fn background(
+        &self,
+        leaving: Option<(Front, Interrupter)>,
+        begin_log: BeginLog,
+    ) -> Option<Background> {
+        let (front, keys) = leaving?;
+        let detach_key = self.detach_key.unwrap_or_default();
+        Some(Background { detach_key, front, keys, begin_log })
+    }
+
+    /// The person's keys and screen, and the way to end the reading of keys.
+    fn streams(&self) -> io::Result<Streams> {
+        if self.detached {
+            return Ok((Box::new(io::empty()), Box::new(io::sink()), None));
+        }
+        let keys = tty::Input::new()?;
+        let interrupter = keys.interrupter();
+        Ok((Box::new(keys), Box::new(tty::Output::new()?), Some(interrupter)))
     }
 }
 
-/// The log that begins when an agent loses its terminal.
+type Streams = (Box<dyn Read + Send>, Box<dyn Write + Send>, Option<Interrupter>);
+
+/// The log that begins when an agent leaves its terminal.
 type LaterLog = Rc<RefCell<Option<Logging>>>;
 
-/// Returns what to do when an agent CLI goes on without its terminal: its log begins. `None` if it
-/// ends then.
-fn on_hang_up(context: &Context, name: &str, later: &LaterLog) -> Option<Box<dyn FnOnce()>> {
-    if !pty::OUTLIVES_TERMINAL || context.config.on_hangup == OnHangup::End {
-        return None;
-    }
-    let (home, name, later) = (context.home.clone(), name.to_owned(), Rc::clone(later));
-    Some(Box::new(move || {
-        // Nobody could be told of a failure, since the terminal is gone.
-        let begun = log_for(&home, &name).and_then(|(log, _)| {
-            paths::open_private_file(&log).map_err(Failure::because)?;
-            log::begin(Some(&log))
-        });
-        *later.borrow_mut() = begun.ok();
-    }))
+/// Begins a log, and returns its file.
+type BeginLog = Box<dyn FnOnce() -> Option<File>>;
+
+/// Returns what to do when an agent CLI goes on without its terminal: its log begins, which is also
+/// returned for the standard output.
+fn begin_log(home: &Path, name: &str, later: &LaterLog) -> BeginLog {
+    let (home, name, later) = (home.to_owned(), name.to_owned(), Rc::clone(later));
+    Box::new(move || {
+        // Nobody could be told of a failure, since the terminal is gone, or about to be left.
+        let (log, _) = log_for(&home, &name).ok()?;
+        paths::open_private_file(&log).ok()?;
+        *later.borrow_mut() = log::begin(Some(&log)).ok();
+        File::options().append(true).open(&log).ok()
+    })
 }
 
 /// Reports the end of the command to the person at its terminal. The command's last lines are added

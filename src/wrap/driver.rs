@@ -2,10 +2,12 @@
 
 mod activity;
 mod attention;
+mod background;
 mod clients;
 
 use super::{
     agent_record::{End, RecordKeeper},
+    background::Background,
     control::clients::ControlClients,
     end_of_input::EndOfInput,
     foreground::Foreground,
@@ -30,7 +32,7 @@ use crossbeam_channel::{Receiver, never, select};
 use platform::{
     pty::{self, Pty, Size},
     stop_signals::Signal,
-    tty::{self, Standard},
+    tty::{self, RawMode, Standard},
 };
 use protocol::{
     Moment,
@@ -45,6 +47,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     io, mem,
     path::{Path, PathBuf},
+    thread::JoinHandle,
     time::Duration,
 };
 use terminal::{
@@ -97,8 +100,12 @@ pub(super) struct Parts {
     pub(super) end_of_input: EndOfInput,
     /// The way to notify the person.
     pub(super) notifier: Notifier,
-    /// Called when the agent goes on without its terminal; `None` if it ends then.
-    pub(super) on_hang_up: Option<Box<dyn FnOnce()>>,
+    /// The way into the background; `None` if the agent ends with its terminal.
+    pub(super) background: Option<Background>,
+    /// The raw mode of the person's terminal.
+    pub(super) raw: Option<RawMode>,
+    /// Shows the person a line.
+    pub(super) show_notice: fn(&str),
     /// The home, which has the groups of agents.
     pub(super) home: PathBuf,
     /// The keeper of the agent's record, if the agent can be started again.
@@ -131,7 +138,7 @@ pub(super) struct Finished {
     pub(super) clients: ControlClients,
     /// Whether the person's terminal takes no output, so that nothing more may be written to it.
     pub(super) is_terminal_stuck: bool,
-    /// Whether the agent went on after its terminal had gone.
+    /// Whether the agent went on without its terminal.
     pub(super) outlived_terminal: bool,
 }
 
@@ -141,6 +148,8 @@ pub(super) struct Driver {
     /// Whether the wrapper has a person's terminal.
     attached: bool,
     outlived_terminal: bool,
+    /// The thread that leaves the person's terminal.
+    leaving: Option<JoinHandle<()>>,
     pty: Pty,
     threads: Threads,
     channels: Channels,
@@ -200,6 +209,7 @@ impl Driver {
             side: TerminalSide::new(settings),
             attached: settings.attached,
             outlived_terminal: false,
+            leaving: None,
             pty,
             threads,
             channels,
@@ -259,12 +269,15 @@ impl Driver {
         let ended = self.end();
         self.await_answers();
         self.flush_clients();
-        let Self { attached, outlived_terminal, threads, channels, client, parts, .. } = self;
+        let Self { attached, outlived_terminal, leaving, threads, channels, client, parts, .. } =
+            self;
         // Dropping the channel to the thread that types ends that thread.
         drop(channels);
         let screen = threads.screen.clone();
         if !is_given_up {
             threads.join();
+            // A panic was reported by the panic hook.
+            drop(leaving.map(JoinHandle::join));
         }
         client.close();
         let is_terminal_stuck = screen.is_busy();
@@ -274,7 +287,11 @@ impl Driver {
         {
             tracing::debug!("the terminal is gone: {error}");
         }
-        Finished { ended, clients: parts.clients, is_terminal_stuck, outlived_terminal }
+        let Parts { clients, raw, .. } = parts;
+        if let Some(raw) = raw.filter(|_| is_terminal_stuck) {
+            raw.end_at_once();
+        }
+        Finished { ended, clients, is_terminal_stuck, outlived_terminal }
     }
 
     /// Returns the bytes that restore the terminal's modes, and the mark of the output's end.
@@ -390,12 +407,6 @@ impl Driver {
             self.input(Input::Tick);
             self.take_inputs();
         }
-    }
-
-    /// Types the keys of this terminal.
-    fn person_keys(&mut self, keys: &[u8]) {
-        self.paste.feed(now(), keys);
-        self.keys(keys);
     }
 
     /// Types a person's keys, from this terminal or an attached one.
@@ -636,6 +647,7 @@ impl Driver {
                 self.last_output.command_ended(now());
             }
             ThreadEvent::ScreenGone => self.hang_up(),
+            ThreadEvent::FrontEnded => self.front_ended(),
         }
     }
 
@@ -660,22 +672,6 @@ impl Driver {
             // In raw mode, Ctrl-Z is a key.
             Signal::Suspend => {}
             Signal::Break => tracing::warn!("Ctrl-Break is lost: the command reads no keys"),
-        }
-    }
-
-    /// Handles the end of the person's terminal: an agent CLI goes on, as if it had been spawned.
-    fn hang_up(&mut self) {
-        if let Some(on_hang_up) = self.parts.on_hang_up.take() {
-            on_hang_up();
-            tracing::info!("the terminal is gone; the agent goes on without it");
-            self.attached = false;
-            self.outlived_terminal = true;
-            self.side.lose_terminal();
-            self.person.lose_terminal();
-            self.parts.clients.follow_size();
-        } else if !self.outlived_terminal {
-            self.is_cut_off = true;
-            self.end_command(GRACE_GONE);
         }
     }
 

@@ -24,6 +24,9 @@ pub(super) struct Paste {
 impl Paste {
     /// Notes keys of the terminal.
     pub(super) fn feed(&mut self, now: Moment, keys: &[u8]) {
+        if keys.is_empty() {
+            return;
+        }
         let mut bytes = std::mem::take(&mut self.end);
         bytes.extend_from_slice(keys);
         let last = |mark: &[u8]| bytes.windows(mark.len()).rposition(|part| part == mark);

@@ -1,7 +1,10 @@
 //! The wrapper's threads, each of which waits for one thing and reports to the driver.
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use platform::pty::{Pty, Reader, Writer};
+use platform::{
+    front::Front,
+    pty::{Pty, Reader, Writer},
+};
 use std::{
     fs::File,
     io::{self, Read, Write},
@@ -17,8 +20,8 @@ const READ_BYTES: usize = 64 << 10;
 const PRINTED_MAX: usize = 64;
 
 /// The capacity of the channel of other events. At most one piece typed, one sign or alert shown,
-/// the screen's end and the command's end can wait, so no thread waits here.
-const EVENTS_MAX: usize = 4;
+/// the ends of the screen, of the front and of the command can wait, so no thread waits here.
+const EVENTS_MAX: usize = 5;
 
 /// The person's input and output, and the recording.
 pub(super) struct Streams {
@@ -27,6 +30,8 @@ pub(super) struct Streams {
     /// The overlay of the screen, if it is a person's terminal.
     pub(super) overlay: Option<Overlay>,
     pub(super) record: Option<File>,
+    /// The process that the person's shell waits for, if it is another than this one.
+    pub(super) front: Option<Front>,
 }
 
 /// The person's screen. It is locked while it is written to.
@@ -70,12 +75,17 @@ impl Screen {
 
     /// Undoes what the overlay has changed, and shows the last bytes.
     pub(super) fn end(&self, last: &[u8]) -> io::Result<()> {
+        self.lock().end(last)
+    }
+
+    /// As [`end`](Self::end), if there are last bytes, and closes the person's output: nothing more
+    /// is shown.
+    pub(super) fn close(&self, last: Option<&str>) -> io::Result<()> {
         let mut shown = self.lock();
-        if let Shown { overlay: Some(overlay), bytes, .. } = &mut *shown {
-            overlay.end(bytes);
-        }
-        shown.bytes.extend_from_slice(last);
-        shown.write()
+        let ended = last.map_or(Ok(()), |last| shown.end(last.as_bytes()));
+        shown.screen = Box::new(io::sink());
+        shown.overlay = None;
+        ended
     }
 
     fn lock(&self) -> MutexGuard<'_, Shown> {
@@ -84,6 +94,14 @@ impl Screen {
 }
 
 impl Shown {
+    fn end(&mut self, last: &[u8]) -> io::Result<()> {
+        if let Some(overlay) = &mut self.overlay {
+            overlay.end(&mut self.bytes);
+        }
+        self.bytes.extend_from_slice(last);
+        self.write()
+    }
+
     fn write(&mut self) -> io::Result<()> {
         let Self { screen, bytes, .. } = self;
         let written = screen.write_all(bytes).and_then(|()| screen.flush());
@@ -123,11 +141,15 @@ pub(super) enum ThreadEvent {
     Ended(i32),
     /// The person's terminal accepts no more output.
     ScreenGone,
+    /// The front has ended.
+    FrontEnded,
 }
 
 /// The threads that end with the command.
 pub(super) struct Threads {
     pub(super) screen: Screen,
+    /// The thread that reads the person's keys. It is only joined where its reading can be ended.
+    pub(super) keys: Option<JoinHandle<()>>,
     handles: [JoinHandle<()>; 4],
 }
 
@@ -139,7 +161,7 @@ pub(super) fn start(pty: &Pty, ends: Streams) -> io::Result<(Threads, Channels)>
     let (typing, typing_receiver) = bounded(1);
     let (additions, to_add) = bounded(1);
     let (reader, writer) = (pty.reader()?, pty.writer()?);
-    let Streams { keys: source, screen, overlay, record } = ends;
+    let Streams { keys: source, screen, overlay, record, front } = ends;
     let screen = Screen(Arc::new(Mutex::new(Shown { screen, overlay, bytes: Vec::new() })));
     let (added, screen_events) = (sender.clone(), sender.clone());
     let adds = screen.clone();
@@ -150,12 +172,20 @@ pub(super) fn start(pty: &Pty, ends: Streams) -> io::Result<(Threads, Channels)>
     })?;
     let typed = sender.clone();
     let writer = spawn("terminal input", move || type_in(writer, &typing_receiver, &typed))?;
+    if let Some(front) = front {
+        let ended = sender.clone();
+        // This thread is not joined: it ends with the front.
+        spawn("front", move || {
+            front.wait();
+            // Sending fails only without a driver, and then the event is of no use.
+            drop(ended.send(ThreadEvent::FrontEnded));
+        })?;
+    }
     let command = pty.clone();
     let waiter = spawn("command", move || wait(&command, &sender))?;
-    // This thread is not joined: it waits for the person's next key, and ends with the process or
-    // with the input.
-    drop(spawn("keys", move || pass_keys(source, &keys_sender))?);
-    let threads = Threads { screen, handles: [writer, waiter, reader, adder] };
+    let keys_reader = spawn("keys", move || pass_keys(source, &keys_sender))?;
+    let threads =
+        Threads { screen, keys: Some(keys_reader), handles: [writer, waiter, reader, adder] };
     Ok((threads, Channels { printed, keys, events, typing, additions }))
 }
 

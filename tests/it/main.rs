@@ -16,6 +16,7 @@ mod commands;
 mod completion;
 mod crash;
 mod descriptors;
+mod detach;
 mod document;
 mod echoes;
 mod events;

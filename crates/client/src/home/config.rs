@@ -93,7 +93,8 @@ pub struct Config {
     /// happened; without these, the whole sentence is its last argument.
     pub notify: Notify,
     /// Whether an agent CLI goes on when its terminal is closed. `"detach"`: it goes on in the
-    /// background, and `attach` shows it. `"end"`: it ends. On Windows it always ends.
+    /// background, and `attach` shows it. `"end"`: it ends, and `run` has no key that detaches. On
+    /// Windows it always ends.
     pub on_hangup: OnHangup,
 }
 
