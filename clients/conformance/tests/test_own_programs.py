@@ -44,6 +44,9 @@ CLIENTS = {
     "Python": Own(
         [sys.executable, "-I", str(ADAPTERS / "python_client.py"), "Ann"],
         COMMANDS | RECONNECTS | QUESTIONS, skipped={"17-control-characters"}),
+    "Python, asyncio": Own(
+        [sys.executable, "-I", str(ADAPTERS / "python_client.py"), "Ann", "--asyncio"],
+        COMMANDS | RECONNECTS | QUESTIONS, skipped={"17-control-characters"}),
     # The commands cannot answer or end a subscription, and resume with HELLO.
     "Rust": Own(
         [sys.executable, "-I", str(ADAPTERS / "rust_cli.py"), AGENT_RELAY, "Ann"],

@@ -21,7 +21,7 @@ import uuid
 TESTS = os.path.dirname(os.path.abspath(__file__))
 ADAPTER = os.path.abspath(TESTS + "/../adapters/python_client.py")
 sys.path[:0] = [TESTS, os.path.abspath(TESTS + "/../../python/src")]
-import agent_relay  # noqa: E402
+from agent_relay import _blocking, _core  # noqa: E402
 from proxy import Link, envelope, mistake  # noqa: E402
 
 FLAG = sys.argv[1]
@@ -331,7 +331,7 @@ down_no_resume_rejected = down_no_unauthorized = down_no_stale = down_no
 
 
 numbers = itertools.count(1)
-original_connect, original_greet = agent_relay.connect, agent_relay.Client._greet
+original_connect, original_greet = _blocking.connect, _core.Core._greet
 
 
 def connect(endpoint):
@@ -352,19 +352,19 @@ def connect(endpoint):
     return near
 
 
-def greet(client):
-    client._seen.clear()
-    original_greet(client)
+def greet(core):
+    core._seen.clear()
+    original_greet(core)
 
 
 def print_raw(text, **options):
     print(json.dumps(json.loads(text), ensure_ascii=False), **options)
 
 
-agent_relay.connect = connect
+_blocking.connect = connect
 if FLAG == "small-window":
-    agent_relay.SEEN = 100
+    _core.SEEN = 100
 if FLAG == "forgetful":
-    agent_relay.Client._greet = greet
+    _core.Core._greet = greet
 sys.argv = [ADAPTER, NAMES.get(FLAG, "Ann")]
 runpy.run_path(ADAPTER, {"print": print_raw} if FLAG == "raw-text" else {}, "__main__")
