@@ -232,6 +232,9 @@ class DrivenDelivery:
     def __init__(self, client: Driven, delivery: AsyncDelivery) -> None:
         self.client, self.delivery = client, delivery
 
+    def __repr__(self) -> str:
+        return repr(self.delivery)
+
     def __getattr__(self, name: str) -> Any:
         member = getattr(self.delivery, name)
         if not callable(member):

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 from unittest import mock
 
-from support import DAEMON, LIMIT_S, Case, Connection, Daemon, Driven, core_of, in_thread
-from agent_relay import Ended, Refused, _core
+from support import DAEMON, LIMIT_S, ROOT, Case, Connection, Daemon, Driven, core_of, in_thread
+from agent_relay import Client, Ended, Refused, _asyncio, _core, _stream
 from agent_relay._wire import encode, parse
 
 
@@ -39,7 +39,8 @@ class WithDaemon(Case):
         message = self.receive(bob)
         self.assertEqual((message.sender, message.to, message.topic), ("Ann", "Bob", ""))
         self.assertEqual((message.body, message.payload["data"]), (text, {"n": 2**70, "x": [1.5, None]}))
-        self.assertEqual((message.payload["thread"], message.meta["ttl_ms"]), ("t", 60000))
+        self.assertEqual((message.kind, message.data, message.thread), ("message", message.payload["data"], "t"))
+        self.assertEqual(message.meta["ttl_ms"], 60000)
         self.assertTrue(message.requires_ack and message.auth == "claim" and not message.question)
         message.ack()
         bob.send("Ann", "back", ack=False)
@@ -48,6 +49,15 @@ class WithDaemon(Case):
         message.ack()
         bob.send("Bob", "to myself")
         self.receive(bob).ack()
+
+    def test_agents_are_listed(self) -> None:
+        ann, bob = self.pair()
+        bob.close()
+        rows = {row["name"]: row for row in ann.agents(timeout=LIMIT_S)}
+        self.assertEqual([(name, row["here"]) for name, row in rows.items()], [("Ann", True), ("Bob", False)])
+        self.assertEqual(rows["Ann"]["session"], ann.session_id)
+        self.assertNotIn("session", rows["Bob"])
+        self.assertIsNone(ann.receive(0))
 
     def test_order_is_kept(self) -> None:
         ann, bob = self.pair()
@@ -223,6 +233,7 @@ class WithDaemon(Case):
             with self.assertRaises(Ended) as ended:
                 type(self).face("Ann", endpoint=folder + "/none")
             self.assertEqual(ended.exception.code, "NO_DAEMON")
+            self.assertRegex(str(ended.exception), f"^no daemon at {folder}/none: .*`agent-relay up` starts one")
             with mock.patch.dict(os.environ, {"AGENT_RELAY_HOME": folder}), self.assertRaises(Ended) as ended:
                 os.environ.pop("AGENT_RELAY_ENDPOINT", None)
                 type(self).face("Ann")  # Not the daemon of the default home.
@@ -385,6 +396,24 @@ class WithScript(Case):
         script.finish()
         self.assertEqual(bodies, ["first", "to another", "first", "second"])
 
+    def test_message_that_is_given_up_lets_the_next_one_pass(self) -> None:
+        def busy(daemon: Connection) -> None:
+            daemon.welcome()
+            busy = {"ack_id": daemon.expect("SEND")["id"], "retry_after_ms": 20_000, "queue_depth": 1}
+            daemon.write("BUSY", busy)
+            second = daemon.expect("SEND")
+            self.assertEqual(second["payload"]["body"], "second")
+            daemon.write("ACK", {"ack_id": second["id"], "state": "accepted"})
+
+        script = self.script(busy)
+        ann = self.join(script)
+        first = in_thread(lambda: ann.send("Bob", "first", timeout=0.5))
+        self.wait(ann, lambda: core_of(ann).outbox.retry_at() < float("inf"))
+        ann.send("Bob", "second", timeout=LIMIT_S / 2)
+        with self.assertRaises(TimeoutError):
+            first()
+        script.finish()
+
     def test_answer_is_sent_again(self) -> None:
         answers: List[Dict[str, Any]] = []
 
@@ -404,6 +433,85 @@ class WithScript(Case):
         script.finish()
         self.assertEqual(answers[0], answers[1])
         self.assertEqual((answers[0]["correlationId"], answers[0]["responseData"]), ("c", {"body": "yes"}))
+
+    def test_agents_come_in_pages_also_over_a_lost_connection(self) -> None:
+        asked: List[Any] = []
+
+        def reply(daemon: Connection, rows: List[Any], cursor: str = "") -> None:
+            request = daemon.expect("SEND")
+            self.assertEqual((request["to"], request["payload"]["body"]), ("@relay", "agents"))
+            asked.append(request["payload"].get("data"))
+            meta = {"replyTo": request["id"]}
+            payload = {"kind": "response", "body": "agents", "data": {"agents": rows, "next_cursor": cursor}}
+            for id in ("r", "again"):  # The second one is answered, and nobody waits for it.
+                daemon.write("DELIVER", payload, id, payload_meta=meta, delivery={"seq": 1}, **{"from": "@relay"})
+
+        def first(daemon: Connection) -> None:
+            daemon.welcome()
+            reply(daemon, [{"name": "Ann", "here": True}, "no row", {"here": True}], "Ann")
+            daemon.expect("SEND")
+
+        def second(daemon: Connection) -> None:
+            daemon.welcome()
+            reply(daemon, [{"name": "Bob", "here": False}])
+            refused = daemon.expect("SEND")
+            daemon.write("NACK", {"ack_id": refused["id"], "code": "LIMIT", "message": "too many"})
+            late = daemon.expect("SEND")
+            self.assertTrue(given_up.wait(LIMIT_S))
+            daemon.write("DELIVER", {"kind": "response"}, "late", payload_meta={"replyTo": late["id"]},
+                         delivery={"seq": 2}, **{"from": "@relay"})
+            daemon.write("DELIVER", {"body": "own"}, "own", payload_meta={"replyTo": "of a SEND"},
+                         delivery={"seq": 3}, **{"from": "@relay"})
+
+        given_up = threading.Event()
+        script = self.script(first, second)
+        ann = self.join(script)
+        self.assertEqual([row["name"] for row in ann.agents(timeout=LIMIT_S)], ["Ann", "Bob"])
+        self.assertEqual(asked, [None, {"cursor": "Ann"}])
+        with self.assertRaises(Refused) as refused:
+            ann.agents(timeout=LIMIT_S)
+        self.assertEqual(refused.exception.code, "LIMIT")
+        with self.assertRaises(TimeoutError):
+            ann.agents(timeout=0.01)
+        given_up.set()
+        self.assertEqual(self.receive(ann).body, "own")
+        script.finish()
+
+    def test_reconnecting_for_ever_ends_at_a_permanent_error(self) -> None:
+        def refuses(daemon: Connection) -> None:
+            daemon.welcome()
+            daemon.write("ERROR", {"code": "SESSION_REPLACED", "fatal": True, "message": "why"})
+
+        steps = [lambda daemon: daemon.welcome(), *[lambda daemon: None] * (3 * _core.ATTEMPTS), refuses]
+        with mock.patch.object(_core, "LONGEST_WAIT_S", 0.001):
+            script = self.script(*steps)
+            ann = self.join(script, forever=True)
+            with self.assertRaises(Ended) as ended:
+                ann.receive(LIMIT_S)
+        self.assertEqual(ended.exception.code, "SESSION_REPLACED")
+        script.finish()
+        with tempfile.TemporaryDirectory() as folder, self.assertRaises(Ended) as ended:
+            type(self).face("Ann", endpoint=folder + "/none", forever=True)  # It was never there.
+        self.assertEqual(ended.exception.code, "NO_DAEMON")
+
+    def test_representations_show_no_secrets(self) -> None:
+        def delivers(daemon: Connection) -> None:
+            daemon.welcome()
+            daemon.stream.sendall(daemon.deliver("d-1", 1, body="a long text\x1b[2J" * 100))
+            daemon.expect("BYE")
+
+        script = self.script(delivers)
+        ann = self.join(script, key="the key")
+        message = self.receive(ann)
+        kind = "AsyncClient" if isinstance(ann, Driven) else "Client"
+        texts = [repr(ann), repr(message)]
+        ann.close()
+        self.assertEqual([texts[0], repr(ann)], [f"<{kind} 'Ann' ready>", f"<{kind} 'Ann' closed>"])
+        self.assertRegex(texts[1], r"^<(Async)?Delivery d-1 from 'Bob': 'a long text")
+        for text in texts:
+            self.assertNotRegex(text, "the key|token|\x1b")
+            self.assertLess(len(text), 200)
+        script.finish()
 
     def test_fresh_session_is_subscribed_again(self) -> None:
         kinds: List[str] = []
@@ -698,6 +806,46 @@ class WithScript(Case):
                 self.assertEqual(server.stdout.readline(), "0\n")  # Nothing was sent to it.
 
 
+@unittest.skipUnless(DAEMON, "AGENT_RELAY does not name a daemon")
+class Readme(Case):
+    def setUp(self) -> None:
+        super().setUp()
+        self.daemon = Daemon()
+        self.addCleanup(self.daemon.remove)
+
+    def play(self, code: str) -> Callable[[], str]:
+        """Runs an example. Returns a function that returns its output."""
+        environment = {**os.environ, "AGENT_RELAY_ENDPOINT": self.daemon.endpoint, "PYTHONPATH": str(ROOT / "src")}
+        command = [sys.executable, "-X", "utf8", "-W", "error", "-c", code]
+        join = in_thread(lambda: subprocess.run(
+            command, env=environment, capture_output=True, timeout=LIMIT_S, text=True))
+
+        def check() -> str:
+            result = join()
+            self.assertEqual((result.returncode, result.stderr), (0, ""), code)
+            return str(result.stdout)
+
+        return check
+
+    def test_examples(self) -> None:
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        sections = re.findall(r"^## (\w+)\n(.*?)(?=^## )", readme, re.DOTALL | re.MULTILINE)
+        code = {name: re.findall(r"^```python\n(.*?)```$", text, re.DOTALL | re.MULTILINE) for name, text in sections}
+        (send,), (receive,), (ask,), (answer,) = code["Send"], code["Receive"], code["Ask"], code["Answer"]
+        (topics,), (agents,), (asks, answers) = code["Topics"], code["Agents"], code["Asyncio"]
+        Client("Bob", endpoint=self.daemon.endpoint).close()  # The daemon knows Bob.
+        self.assertEqual(self.play(send)(), "the daemon has it\n")
+        self.assertEqual(self.play(receive)(), "Ann says Your turn\n")
+        asked = self.play(ask)
+        self.assertEqual(self.play(answer)(), "")
+        self.assertEqual(asked(), "Bob answers 8080\n")
+        self.assertEqual(self.play(topics)(), "build.linux passed\n")
+        self.assertIn("Bob is away\n", self.play(agents)())
+        asked = self.play(asks)
+        self.assertEqual(self.play(answers)(), "Which port?\nWhich host?\n")
+        self.assertEqual(asked(), "8080 localhost\n")
+
+
 class AsyncWithDaemon(WithDaemon):
     face = Driven
 
@@ -708,6 +856,20 @@ class AsyncWithDaemonThatDies(WithDaemonThatDies):
 
 class AsyncWithScript(WithScript):
     face = Driven
+
+
+class ThreadedStreamWithScript(AsyncWithScript):
+    """The stream of Windows, which has threads of its own, on a Unix socket."""
+
+    def setUp(self) -> None:
+        super().setUp()
+
+        async def connect(endpoint: str) -> _stream.AsyncStream:
+            return _stream.ThreadedStream(_stream.connect(endpoint))
+
+        patch = mock.patch.object(_asyncio, "connect_async", connect)
+        patch.start()
+        self.addCleanup(patch.stop)
 
 
 if __name__ == "__main__":

@@ -7,5 +7,8 @@ from ._asyncio import AsyncClient, AsyncDelivery
 from ._blocking import Client, Delivery
 from ._types import Accepted, AgentRow, Answer, Ended, Refused, RelayError
 
+for _error in (Ended, Refused, RelayError):
+    _error.__module__ = __name__  # as it is imported, and shown in a traceback
+
 __all__ = ["Accepted", "AgentRow", "Answer", "AsyncClient", "AsyncDelivery", "Client", "Delivery", "Ended", "Refused",
            "RelayError"]

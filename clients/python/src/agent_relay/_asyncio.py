@@ -112,6 +112,8 @@ class Engine:
             core.waiting -= 1
             self._calls.discard(bell)
             core.outbox.remove(request)
+            if not request.done:
+                self._work.ring()  # Another request possibly waited for it.
         return request.result()
 
     def settle(self, message: Message, kind: str, payload: Dict[str, Any]) -> None:
@@ -252,8 +254,9 @@ class AsyncClient(contextlib.AbstractAsyncContextManager["AsyncClient"]):
     def __del__(self) -> None:
         engine: Optional[Engine] = vars(self).get("_started")
         if engine and not engine.core.closing and (engine.was_cut_off or not engine.core.ended):
+            warning = f"unclosed {self!r}"
             engine.abandon()
-            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self)
+            warnings.warn(warning, ResourceWarning, source=self)
 
     def __aiter__(self) -> AsyncClient:
         """Yields deliveries until the client is closed. Raises `Ended` if it ends otherwise."""

@@ -12,7 +12,7 @@ from . import _requests as requests
 from ._core import Core
 from ._message import Message
 from ._stream import READ_BYTES, Stream, connect, default_endpoint
-from ._types import Accepted, AgentRow, Answer, Refused
+from ._types import Accepted, AgentRow, Answer, Refused, RelayError
 
 T = TypeVar("T")
 CLOSE_S = 2.0  # that `close()` waits for the daemon
@@ -70,6 +70,8 @@ class Engine:
             finally:
                 core.waiting -= 1
                 core.outbox.remove(request)
+                if not request.done:
+                    self.lock.notify_all()  # Another request possibly waited for it.
         return request.result()
 
     def settle(self, message: Message, kind: str, payload: Dict[str, Any]) -> None:
@@ -147,6 +149,7 @@ class Engine:
                         self.lock.notify_all()
                         self.lock.wait(wait)
                 self.lock.notify_all()
+        raise RelayError("the client was dropped")
 
     def _write(self) -> None:
         core = self.core
@@ -195,8 +198,9 @@ class Client(contextlib.AbstractContextManager["Client"]):
     def __del__(self) -> None:
         engine: Optional[Engine] = vars(self).get("_engine")  # There is none if the constructor has failed.
         if engine and not engine.core.closing and not engine.core.ended:
+            warning = f"unclosed {self!r}"
             engine.abandon()
-            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self)
+            warnings.warn(warning, ResourceWarning, source=self)
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -15,7 +15,7 @@ from typing import Any, Callable, Deque, Dict, Generic, List, Optional, Set, Tup
 
 from ._message import Message
 from ._outbox import NEVER, Outbox
-from ._requests import ACK, ANSWER, REPLY, Request
+from ._requests import ACK, ANSWER, REPLY_TO, Request
 from ._types import Ended, Refused, RelayError
 from ._wire import FRAME_BYTES, encode, get, parse
 
@@ -211,7 +211,8 @@ class Core(Generic[D]):
         else:
             is_absent = isinstance(error, (FileNotFoundError, ConnectionRefusedError))
             code = "NO_DAEMON" if is_absent else get(vars(error), "code", "")
-            self.end(Ended(f"{error} (attempts: {self._failed})", code))
+            why = getattr(error, "strerror", None) or error
+            self.end(Ended(f"{why} (attempts: {self._failed})" if self._failed > 1 else str(why), code))
         self._since = self._pause_s = 0.0
 
     # Envelopes
@@ -285,10 +286,10 @@ class Core(Generic[D]):
 
     def _on_deliver(self, envelope: Dict[str, Any], size: int) -> None:
         delivery = self._deliver(envelope, size)
-        if delivery.sender == "@relay":
-            request = self.outbox.get(get(delivery.meta, "replyTo", ""))
-            if request and request.waits_for == REPLY:
-                return request.succeed(envelope)
+        reply_to = get(delivery.meta, "replyTo", "") if delivery.sender == "@relay" else ""
+        if reply_to.startswith(REPLY_TO):
+            request = self.outbox.get(reply_to)
+            return request.succeed(envelope) if request else None  # Nobody waits for it any more.
         if delivery.requires_ack and self._seen.get(delivery.id):
             self._put("ACK", ack_id=delivery.id, seq=delivery.seq)
         elif self._is_new(delivery.id) and not self.closing:

@@ -17,6 +17,8 @@ ACK = "ack"  # The daemon has acknowledged it.
 ANSWER = "answer"  # A recipient has answered it.
 REPLY = "reply"  # `@relay` has delivered its response.
 
+REPLY_TO = "reply-"  # begins the ids of the latter: a response that comes too late is recognized by it.
+
 
 class Request(Generic[T]):
     """An envelope that is sent, on each new connection again, until the event that it waits for."""
@@ -24,7 +26,7 @@ class Request(Generic[T]):
     def __init__(self, kind: str, payload: Dict[str, Any], waits_for: str, read: Callable[[Dict[str, Any]], T],
                  members: Optional[Dict[str, Any]] = None, keep_s: float = 0.0) -> None:
         members = members or {}
-        self.id = str(uuid.uuid4())
+        self.id = (REPLY_TO if waits_for == REPLY else "") + str(uuid.uuid4())
         self.kind, self.waits_for, self._read = kind, waits_for, read
         self.to = str(members.get("to") or "*").lower() if kind == "SEND" else ""
         self.topic = str(members.get("topic", ""))
