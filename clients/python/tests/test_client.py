@@ -505,6 +505,8 @@ class WithScript(Case):
         message = self.receive(ann)
         kind = "AsyncClient" if isinstance(ann, Driven) else "Client"
         texts = [repr(ann), repr(message)]
+        members = vars(ann.client if isinstance(ann, Driven) else ann)
+        self.assertNotRegex(repr(members) + repr(vars(message)), "the key|token of")
         ann.close()
         self.assertEqual([texts[0], repr(ann)], [f"<{kind} 'Ann' ready>", f"<{kind} 'Ann' closed>"])
         self.assertRegex(texts[1], r"^<(Async)?Delivery d-1 from 'Bob': 'a long text")

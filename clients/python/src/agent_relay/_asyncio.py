@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import warnings
 from typing import Any, Callable, Deque, Dict, Generator, List, Optional, Set, TypeVar
 
@@ -225,7 +224,8 @@ class AsyncClient(contextlib.AbstractAsyncContextManager["AsyncClient"]):
     def __init__(self, name: str, *, endpoint: str = "", key: str = "", max_inflight: int = 256,
                  attempts: int = 1, forever: bool = False) -> None:
         self._name = name
-        self._start = functools.partial(Engine, name, endpoint, key, max_inflight, attempts, forever)
+        # A function's representation does not show the key.
+        self._start: Callable[[], Engine] = lambda: Engine(name, endpoint, key, max_inflight, attempts, forever)
 
     async def _join(self) -> AsyncClient:
         if self._started:

@@ -87,12 +87,13 @@ class Core(Generic[D]):
 
     def settle(self, message: Message, kind: str, payload: Dict[str, Any]) -> None:
         """Acknowledges or returns a delivery, unless it was acknowledged. No `kind`: its answer has done so."""
-        if len(encode(kind, {"ack_id": message.id, **payload})) - 4 > self._frame_max:
+        frame = encode(kind, {"ack_id": message.id, **payload})
+        if len(frame) - 4 > self._frame_max:
             raise Refused(f"the reason exceeds {self._frame_max} bytes", "TOO_LARGE", id=message.id)
         if not self._seen.get(message.id):
             self._seen[message.id] = kind != "NACK" or None
             if kind and self.ready:  # Otherwise the delivery comes again, or its answer acknowledges it.
-                self._put(kind, ack_id=message.id, **payload)
+                self._control.append(frame)
 
     def next_delivery(self) -> Optional[D]:
         """Takes the oldest unread delivery. Raises `Ended` if there is none and the client was not closed."""
