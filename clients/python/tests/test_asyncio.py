@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
+import sys
 import threading
 import unittest
 import warnings
@@ -11,7 +13,7 @@ from typing import Any, Awaitable, Callable, List
 from unittest import mock
 
 from support import DAEMON, LIMIT_S, Case, Connection, Daemon
-from agent_relay import AsyncClient, AsyncDelivery, Client, Ended, _core
+from agent_relay import AsyncClient, AsyncDelivery, Client, Ended, _core, _stream
 
 
 async def within(work: Awaitable[Any]) -> Any:
@@ -233,6 +235,31 @@ class Cancellation(Case):
         script = self.script(stays)
         asyncio.run(main())
         script.finish()
+
+    @unittest.skipUnless(sys.platform == "linux", "the queues of other systems have other sizes")
+    def test_daemon_whose_queue_is_full_is_waited_for(self) -> None:
+        refused = threading.Event()
+
+        def waits(_: Connection) -> None:
+            self.assertTrue(refused.wait(LIMIT_S))
+
+        def connect(endpoint: str, wait_s: float) -> Any:
+            try:
+                return original_connect(endpoint, wait_s)
+            except BlockingIOError:
+                refused.set()
+                raise
+
+        async def work(_: AsyncClient) -> None:
+            self.assertTrue(refused.is_set())
+
+        script, original_connect = self.script(waits, lambda _: None, idle), _stream.connect
+        script.listener.listen(0)  # Room for one, while the script waits in its first step.
+        with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as second:
+            first.connect(script.endpoint)
+            second.connect(script.endpoint)
+            with mock.patch.object(_stream, "connect", connect):
+                self.play(script, work)
 
     def test_many_calls_at_once(self) -> None:
         count = 3000

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import unittest
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Set, Tuple
 from unittest import mock
 
 from support import DAEMON, LIMIT_S, ROOT, Case, Connection, Daemon, Driven, core_of, in_thread
@@ -872,6 +872,13 @@ class ThreadedStreamWithScript(AsyncWithScript):
         patch = mock.patch.object(_asyncio, "connect_async", connect)
         patch.start()
         self.addCleanup(patch.stop)
+        self.addCleanup(self.join_threads, set(threading.enumerate()))
+
+    def join_threads(self, others: Set[threading.Thread]) -> None:
+        for thread in set(threading.enumerate()) - others:
+            if thread.name == "agent-relay stream":
+                thread.join(LIMIT_S)
+                self.assertFalse(thread.is_alive())
 
 
 if __name__ == "__main__":
