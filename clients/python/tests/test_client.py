@@ -778,6 +778,19 @@ class WithScript(Case):
         ann.close()
         script.finish()
 
+    def test_receiving_ends_the_pause(self) -> None:
+        def floods(daemon: Connection) -> None:
+            daemon.welcome(heartbeat_ms=3_600_000)
+            daemon.stream.sendall(b"".join(daemon.deliver(f"d-{n}", n, ack=False) for n in range(1, 21)))
+            daemon.expect("BYE")
+
+        with mock.patch.object(_core, "UNREAD", 5):
+            script = self.script(floods)
+            ann = self.join(script)
+            self.assertEqual([self.receive(ann).seq for _ in range(20)], list(range(1, 21)))
+            ann.close()
+            script.finish()
+
     def test_daemon_that_does_not_read_cannot_fill_memory(self) -> None:
         def pings(daemon: Connection) -> None:
             daemon.welcome()

@@ -78,6 +78,31 @@ class Order(Case):
         core.add(message("Bob", "6"), later)
         self.assertEqual(self.taken(core, later), ["6"])
 
+    def test_messages_to_several_busy_recipients_keep_their_order(self) -> None:
+        core, sent = self.core(), [message("Carl", "1"), message("Bob", "2"), message("Carl", "3")]
+        self.welcome(core, 0.0)
+        for request in sent:
+            core.add(request, 0.0)
+        core.take(0.0)
+        for request in reversed(sent):
+            self.busy(core, request, 0.0)
+        self.assertEqual(self.taken(core, 10.0), ["1", "2", "3"])
+
+    def test_busy_message_that_is_given_up_leaves_nothing(self) -> None:
+        core, sent = self.core(), [message("Bob", "1"), message("Bob", "2")]
+        self.welcome(core, 0.0)
+        for request in sent:
+            core.add(request, 0.0)
+        core.take(0.0)
+        self.busy(core, sent[0], 0.0)
+        self.busy(core, sent[1], 0.0)
+        core.outbox.remove(sent[0])
+        self.assertEqual(core.wake_at(), sent[1].retry_at)
+        core.outbox.remove(sent[1])
+        self.assertEqual(core.wake_at(), float("inf"))
+        core.add(message("Bob", "3"), 0.0)
+        self.assertEqual(self.taken(core, 0.0), ["3"])
+
     def test_waits_after_busy_double_up_to_a_limit(self) -> None:
         core, request = self.core(), message("Bob", "1")
         self.welcome(core, 0.0)
