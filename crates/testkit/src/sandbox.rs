@@ -3,6 +3,7 @@
 use crate::{
     programs::program,
     raw::Raw,
+    terminal::SHIM,
     waiting::{WATCHDOG, assert_success, output, until, wait},
 };
 use platform::{endpoint::Endpoint, lock::Lock, process::SYSTEM, transport::Stream};
@@ -30,7 +31,7 @@ const TIMEOUTS: [(&str, u32); 2] =
     [("heartbeat_ms", 3_600_000), ("handshake_timeout_ms", 3_600_000)];
 
 /// Variables that programs get from the environment of the tests. All others are removed.
-const KEPT_VARIABLES: [&str; 10] = [
+const KEPT_VARIABLES: [&str; 11] = [
     "PATH",
     "SystemRoot",
     "SystemDrive",
@@ -41,6 +42,7 @@ const KEPT_VARIABLES: [&str; 10] = [
     "TMP",
     "WINEPREFIX",
     "WINEDEBUG",
+    SHIM,
 ];
 
 /// A temporary directory with a home, removed when dropped, after its processes have been ended.

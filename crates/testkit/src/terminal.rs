@@ -3,18 +3,32 @@
 use crate::programs::program;
 use crate::{sandbox::Sandbox, waiting::WATCHDOG};
 use ::terminal::screen::{NoObserver, Screen};
-use platform::pty::{Pty, Size, Writer};
+use platform::pty::{OUTLIVES_TERMINAL, Pty, Reader, Size, Writer};
 use std::{
+    env,
     ffi::{OsStr, OsString},
-    io::{Read, Write},
-    path::Path,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    fs::File,
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
 
 /// The initial size of a terminal.
 pub const SIZE: Size = Size { rows: 30, cols: 100 };
+
+/// The variable that is set where tests run with the consoles of `ci/cross/shim`, and the one that
+/// names a file for all that the program writes to its console. Wine's consoles garble escape
+/// sequences.
+pub(crate) const SHIM: &str = "AGENT_RELAY_TEST_CONSOLE";
+const WRITTEN: &str = "AGENT_RELAY_TEST_CONSOLE_OUTPUT";
+
+/// The pause between two looks for more in that file.
+const WRITTEN_PAUSE: Duration = Duration::from_millis(5);
 
 /// A program in a terminal.
 pub struct Terminal {
@@ -72,38 +86,26 @@ impl Terminal {
         Self::start(&line, &environment(sandbox), sandbox.directory(), size)
     }
 
-    /// Runs a command in this process's environment, changed by `env`.
+    /// Runs a command in this process's environment, changed by `environment`.
     pub fn start(
         command: &[impl AsRef<OsStr>],
-        env: &[(OsString, Option<OsString>)],
+        environment: &[(OsString, Option<OsString>)],
         directory: &Path,
         size: Size,
     ) -> Self {
         let command: Vec<_> = command.iter().map(OsString::from).collect();
-        let pty = Pty::spawn(&command, env, Some(directory), size).unwrap();
+        let written = env::var_os(SHIM).map(|_| unused_file(directory));
+        let variable = written.iter().map(|file| (WRITTEN.into(), Some(file.into())));
+        let environment: Vec<_> = environment.iter().cloned().chain(variable).collect();
+        let pty = Pty::spawn(&command, &environment, Some(directory), size).unwrap();
         let screen = Screen::new(size.cols.into(), size.rows.into());
         let state = State { screen, bytes: Vec::new(), last_output: Instant::now(), ended: false };
         let state = Arc::new((Mutex::new(state), Condvar::new()));
-        let (mut reader, shared) = (pty.reader().unwrap(), Arc::clone(&state));
-        let mut answers = pty.writer().unwrap();
-        thread::spawn(move || {
-            let mut buffer = [0; 1 << 16];
-            loop {
-                let count = reader.read(&mut buffer).unwrap_or(0);
-                let mut state = lock(&shared.0);
-                state.screen.feed(&buffer[..count], &mut NoObserver);
-                let replies = state.screen.take_answers();
-                state.bytes.extend_from_slice(&buffer[..count]);
-                state.last_output = Instant::now();
-                state.ended = count == 0;
-                shared.1.notify_all();
-                if count == 0 {
-                    return;
-                }
-                drop(state);
-                // This write fails once the program has ended.
-                answers.write_all(&replies).ok();
-            }
+        let (reader, answers) = (pty.reader().unwrap(), pty.writer().unwrap());
+        let shared = Arc::clone(&state);
+        thread::spawn(move || match written {
+            None => show(reader, &shared, answers),
+            Some(file) => show(Written::of(reader, file), &shared, answers),
         });
         let keys = pty.writer().unwrap();
         Self { pty, keys, state, is_closed_by_person: false }
@@ -115,9 +117,15 @@ impl Terminal {
     }
 
     /// Closes the window as a person does: the system informs the programs in it, and the test
-    /// kills none of them.
+    /// kills none of them. On Windows, where they end then, waits for that.
+    #[track_caller]
     pub fn close_window(mut self) {
         self.is_closed_by_person = true;
+        self.pty.close();
+        if !OUTLIVES_TERMINAL {
+            let code = wait_for_end(&self.pty, WATCHDOG);
+            assert!(code.is_some(), "the program does not end:\n{}", self.text());
+        }
     }
 
     pub fn press(&mut self, keys: &str) {
@@ -214,6 +222,65 @@ impl Terminal {
     }
 }
 
+/// Shows output until its end, and answers its questions.
+fn show(mut output: impl Read, shared: &(Mutex<State>, Condvar), mut answers: Writer) {
+    let mut buffer = [0; 1 << 16];
+    loop {
+        let count = output.read(&mut buffer).unwrap_or(0);
+        let mut state = lock(&shared.0);
+        state.screen.feed(&buffer[..count], &mut NoObserver);
+        let replies = state.screen.take_answers();
+        state.bytes.extend_from_slice(&buffer[..count]);
+        state.last_output = Instant::now();
+        state.ended = count == 0;
+        shared.1.notify_all();
+        if count == 0 {
+            return;
+        }
+        drop(state);
+        // This write fails once the program has ended.
+        answers.write_all(&replies).ok();
+    }
+}
+
+/// What a program writes to its console, from the file that gets it.
+struct Written {
+    path: PathBuf,
+    file: Option<File>,
+    has_ended: Arc<AtomicBool>,
+}
+
+impl Written {
+    /// The console's own output is read only for its end.
+    fn of(mut console: Reader, path: PathBuf) -> Self {
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&has_ended);
+        thread::spawn(move || {
+            // An error is an end, too.
+            io::copy(&mut console, &mut io::sink()).ok();
+            ended.store(true, Ordering::SeqCst);
+        });
+        Self { path, file: None, has_ended }
+    }
+}
+
+impl Read for Written {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            // Looked at first: afterwards, nothing is added.
+            let has_ended = self.has_ended.load(Ordering::SeqCst);
+            if self.file.is_none() {
+                self.file = File::open(&self.path).ok();
+            }
+            let count = self.file.as_mut().map_or(Ok(0), |file| file.read(buffer))?;
+            if count > 0 || has_ended {
+                return Ok(count);
+            }
+            thread::sleep(WRITTEN_PAUSE);
+        }
+    }
+}
+
 impl Drop for Terminal {
     fn drop(&mut self) {
         if !self.is_closed_by_person {
@@ -221,6 +288,12 @@ impl Drop for Terminal {
         }
         self.pty.close();
     }
+}
+
+/// The path of a file that is not there.
+fn unused_file(directory: &Path) -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    directory.join(format!("written-{}", NUMBER.fetch_add(1, Ordering::Relaxed)))
 }
 
 fn wait_for_end(pty: &Pty, at_most: Duration) -> Option<i32> {
