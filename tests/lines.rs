@@ -8,8 +8,11 @@
 //! Commands; any other line is echoed:
 //! - `print TEXT` prints TEXT; `say NAME TEXT` prints TEXT as a message to NAME; `\n` ends a line.
 //! - `run PROGRAM ARGUMENT…` runs a program as an agent runs its commands; quotes group words.
+//! - `start PROGRAM ARGUMENT…` does so, and does not wait for its end.
 //! - `size` prints the terminal's size.
 //! - `keep FILE` also writes all following lines to a file.
+//! - `defy FILE` makes a file, writes each request of the system's to end to it, and ignores them.
+//! - `lock FILE` holds a lock until the program's end, and `stay` reads no more input.
 //! - `exit CODE` ends the program.
 //!
 //! A message in a frame of the relay is echoed as a whole. Only two commands run in its lines, once
@@ -18,12 +21,19 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
 
-use platform::tty::{self, RawMode};
+use platform::{
+    lock::Lock,
+    stop_signals,
+    tty::{self, RawMode},
+};
 use std::{
     env,
     fs::{File, OpenOptions},
     io::{self, Read, Write},
+    mem,
+    path::Path,
     process::{self, Command, Stdio},
+    thread,
 };
 
 fn main() -> io::Result<()> {
@@ -56,7 +66,7 @@ fn read_keys(program: &mut Program) -> io::Result<()> {
             echo_typed(text)?;
             if is_complete {
                 print("")?;
-                program.process_input(&String::from_utf8_lossy(&std::mem::take(&mut line)))?;
+                program.process_input(&String::from_utf8_lossy(&mem::take(&mut line)))?;
             }
         }
     }
@@ -113,14 +123,24 @@ impl Program {
                 print(&format!("->relay:{name} <<<\n{}>>>", unescape(text)))
             }
             ("run", _) => run(rest),
+            ("start", _) => command(rest)?.spawn().map(drop),
             ("size", _) => {
                 let size = tty::size().ok_or_else(|| io::Error::other("no terminal"))?;
                 print(&format!("{} rows, {} columns", size.rows, size.cols))
             }
             ("keep", _) => {
-                self.copy = Some(OpenOptions::new().create(true).append(true).open(rest)?);
+                self.copy = Some(appending(rest)?);
                 Ok(())
             }
+            ("defy", _) => defy(rest),
+            ("lock", _) => {
+                let lock = Lock::take(Path::new(rest))?.ok_or(io::ErrorKind::WouldBlock)?;
+                mem::forget(lock);
+                Ok(())
+            }
+            ("stay", _) => loop {
+                thread::park();
+            },
             ("exit", _) => exit(rest),
             _ => echo(line),
         }
@@ -157,7 +177,23 @@ impl Message {
     }
 }
 
-fn run(line: &str) -> io::Result<()> {
+fn appending(file: &str) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(file)
+}
+
+/// Ignores the system's requests to end, and writes them to a file.
+fn defy(file: &str) -> io::Result<()> {
+    let path = file.to_owned();
+    let listening = stop_signals::listen(move |signal| {
+        // The test finds nothing in the file if this fails.
+        drop(appending(&path).and_then(|mut file| writeln!(file, "{signal:?}")));
+    })?;
+    mem::forget(listening);
+    appending(file).map(drop)
+}
+
+/// Returns a command without input.
+fn command(line: &str) -> io::Result<Command> {
     // Parts with an odd index are in quotes.
     let parts = line.split('"').enumerate().flat_map(|(index, part)| match index % 2 {
         0 => part.split_whitespace().collect(),
@@ -165,7 +201,13 @@ fn run(line: &str) -> io::Result<()> {
     });
     let words: Vec<_> = parts.collect();
     let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output()?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null());
+    Ok(command)
+}
+
+fn run(line: &str) -> io::Result<()> {
+    let output = command(line)?.output()?;
     for stream in [output.stdout, output.stderr] {
         print(String::from_utf8_lossy(&stream).trim_end())?;
     }

@@ -1,10 +1,14 @@
 //! Titles of terminals and notices, which call a person to an agent.
 
-use crate::activity::{await_activity, await_age};
+use crate::{
+    activity::{await_activity, await_age},
+    wrap::wrap_line_reader,
+};
 use serde_json::{Value, json};
 use std::fs;
 use testkit::{
-    claude,
+    claude::Claude,
+    programs::example_program,
     sandbox::Sandbox,
     terminal::{SIZE, Terminal},
     waiting::until,
@@ -14,26 +18,10 @@ use testkit::{
 const FOCUSED: &str = "\x1b[I";
 const UNFOCUSED: &str = "\x1b[O";
 
-/// A program under the name of Claude Code, with a title of its own. Each step waits for a file.
-/// Reports are repeated until the next step, since a hook gives up after half a second.
-const CLAUDE: &str = r#"
-report() { until [ -e "$2" ]; do echo '{}' | hook "$1"; sleep 0.05; done & }
-step() { wait; until [ -e "$1" ]; do sleep 0.05; done; }
-printf '\033]0;fix tests\007'
-echo ready
-step prompt; report UserPromptSubmit permission
-step permission; report PermissionRequest allowed; printf '\n❯ 1. Yes\n  2. No\n'
-step allowed; report PostToolUse stop; printf '\033[2J\033[Hallowed\n'
-step stop; report Stop end; printf '\033[2J\033[H'
-until [ -e end ]; do
-    if [ -e write ]; then rm write; "$RELAY" send @operator Hello.; fi
-    sleep 0.05
-done
-"#;
+/// A dialog that asks for permission.
+const DIALOG: &str = "\r\n❯ 1. Yes\r\n  2. No\r\n";
 
-fn step(sandbox: &Sandbox, name: &str) {
-    fs::write(sandbox.directory().join(name), "").unwrap();
-}
+const CLEAR: &str = "\x1b[2J\x1b[H";
 
 /// Counts a text in what the terminal has got.
 fn count(terminal: &Terminal, text: &str) -> usize {
@@ -43,19 +31,23 @@ fn count(terminal: &Terminal, text: &str) -> usize {
 #[test]
 fn title_shows_state_and_name_and_unseen_agents_call() {
     let sandbox = Sandbox::with_config("notify = 'osc9'");
-    let mut terminal = claude::start_with_hooks(&sandbox, CLAUDE, &[]);
+    let claude = Claude::install(&sandbox);
+    let mut terminal = claude.wrap(&sandbox);
+    claude.set_title("fix tests");
     let title = |sign: &str| format!("\x1b]0;{sign}Ann · fix tests\x07");
     terminal.wait_for_bytes("\x1b[22;0t\x1b]0;Ann\x07\x1b[?1004h");
     terminal.wait_for_bytes(&title(""));
     terminal.press(UNFOCUSED);
-    step(&sandbox, "prompt");
+    claude.hook("UserPromptSubmit", "{}");
     terminal.wait_for_bytes(&title("• "));
-    step(&sandbox, "permission");
+    claude.print(DIALOG);
+    claude.hook("PermissionRequest", "{}");
     terminal.wait_for_bytes(&title("! "));
     terminal.wait_for_bytes("\x1b]9;Ann waits for permission\x07");
-    step(&sandbox, "allowed");
+    claude.print(CLEAR);
+    claude.hook("PostToolUse", "{}");
     until("the title shows work", || count(&terminal, &title("• ")) >= 2);
-    step(&sandbox, "stop");
+    claude.hook("Stop", "{}");
     terminal.wait_for_bytes("\x1b]9;Ann has finished\x07");
     terminal.wait_for_bytes(&title("✓ "));
     let unseen = || {
@@ -67,7 +59,7 @@ fn title_shows_state_and_name_and_unseen_agents_call() {
     terminal.press(FOCUSED);
     until("the title shows no more than the name", || count(&terminal, &title("")) > idle);
     until("it is listed as seen", || !unseen());
-    step(&sandbox, "end");
+    claude.end(0);
     terminal.wait_until_end();
     assert_eq!(count(&terminal, "\x1b]9;"), 2, "each notice comes once");
     let bytes = String::from_utf8_lossy(&terminal.bytes()).into_owned();
@@ -79,15 +71,18 @@ fn title_shows_state_and_name_and_unseen_agents_call() {
 #[test]
 fn agent_that_its_person_looks_at_calls_nobody() {
     let sandbox = Sandbox::with_config("notify = 'osc9'\ntitle = false");
-    let mut terminal = claude::start_with_hooks(&sandbox, CLAUDE, &[]);
+    let claude = Claude::install(&sandbox);
+    let mut terminal = claude.wrap(&sandbox);
+    claude.set_title("fix tests");
     terminal.press(FOCUSED);
-    for (name, activity) in [
-        ("prompt", "working"),
-        ("permission", "waits-for-permission"),
-        ("allowed", "working"),
-        ("stop", "idle"),
+    for (event, shown, activity) in [
+        ("UserPromptSubmit", "", "working"),
+        ("PermissionRequest", DIALOG, "waits-for-permission"),
+        ("PostToolUse", CLEAR, "working"),
+        ("Stop", "", "idle"),
     ] {
-        step(&sandbox, name);
+        claude.print(shown);
+        claude.hook(event, "{}");
         await_activity(&sandbox, activity);
         if activity != "working" {
             // By then, a notice would have come.
@@ -96,9 +91,9 @@ fn agent_that_its_person_looks_at_calls_nobody() {
     }
     // The next notice comes, and none came before it.
     terminal.press(UNFOCUSED);
-    step(&sandbox, "write");
+    claude.relay(&["send", "@operator", "Hello."]);
     terminal.wait_for_bytes("\x1b]9;Ann has written to you\x07");
-    step(&sandbox, "end");
+    claude.end(0);
     terminal.wait_until_end();
     assert_eq!(count(&terminal, "\x1b]9;"), 1);
     let titles = [count(&terminal, "\x1b]0;"), count(&terminal, "\x1b]0;fix tests\x07")];
@@ -107,21 +102,30 @@ fn agent_that_its_person_looks_at_calls_nobody() {
 
 #[test]
 fn command_notifies_of_an_agent_in_the_background() {
-    let command = r#"notify = ['sh', '-c', 'echo "$0 $1" >> "$HOME/told"', '{agent}', '{text}']"#;
-    let sandbox = Sandbox::with_config(command);
-    let script = format!("\"$RELAY\" send @operator Hello.\n{CLAUDE}");
-    let program = claude::install_with_hooks(&sandbox, &script);
-    let spawned = sandbox.run(["spawn", "Ann", "--", &program]);
+    let mut sandbox = Sandbox::configured("");
+    let file = sandbox.directory().join("told");
+    // The tests' program `lines` writes its last argument to the file.
+    let command =
+        [example_program("lines"), format!("keep {}", file.display()), "{agent} {text}".to_owned()];
+    let config = sandbox.home().join("config.toml");
+    let text = fs::read_to_string(&config).unwrap() + &format!("notify = {}\n", json!(command));
+    fs::write(config, text).unwrap();
+    sandbox.start();
+    let claude = Claude::install(&sandbox);
+    claude.relay(&["send", "@operator", "Hello."]);
+    let spawned = sandbox.run(["spawn", "Ann", "--", &claude.program]);
     assert!(spawned.status.success(), "{spawned:?}");
-    let told = || fs::read_to_string(sandbox.directory().join("told")).unwrap_or_default();
+    let told = || fs::read_to_string(&file).unwrap_or_default();
     until("it has written", || told() == "Ann has written to you\n");
-    step(&sandbox, "prompt");
+    claude.hook("UserPromptSubmit", "{}");
     await_activity(&sandbox, "working");
-    step(&sandbox, "permission");
+    claude.print(DIALOG);
+    claude.hook("PermissionRequest", "{}");
     until("it waits", || told().ends_with("you\nAnn waits for permission\n"));
-    step(&sandbox, "allowed");
+    claude.print(CLEAR);
+    claude.hook("PostToolUse", "{}");
     await_activity(&sandbox, "working");
-    step(&sandbox, "stop");
+    claude.hook("Stop", "{}");
     until("it has finished", || told().ends_with("permission\nAnn has finished\n"));
     assert!(sandbox.run(["stop", "Ann"]).status.success());
 }
@@ -129,18 +133,14 @@ fn command_notifies_of_an_agent_in_the_background() {
 #[test]
 fn finished_agent_is_listed_as_such_until_its_person_looks() {
     let sandbox = Sandbox::new();
-    let program = claude::install_with_hooks(&sandbox, CLAUDE);
-    let spawned = sandbox.run(["spawn", "Ann", "--", &program]);
+    let claude = Claude::install(&sandbox);
+    let spawned = sandbox.run(["spawn", "Ann", "--", &claude.program]);
     assert!(spawned.status.success(), "{spawned:?}");
-    for (name, activity) in
-        [("prompt", "working"), ("permission", "waits-for-permission"), ("allowed", "working")]
-    {
-        step(&sandbox, name);
-        await_activity(&sandbox, activity);
-    }
+    claude.hook("UserPromptSubmit", "{}");
+    await_activity(&sandbox, "working");
     let mut top = Terminal::command_in(&sandbox, SIZE, &["top"]);
     top.wait_for("working");
-    step(&sandbox, "stop");
+    claude.hook("Stop", "{}");
     top.wait_until("it has finished", |text| {
         text.contains("1 finished") && text.contains("\n✓  Ann ") && text.contains(" finished ")
     });
@@ -161,13 +161,11 @@ fn finished_agent_is_listed_as_such_until_its_person_looks() {
 #[test]
 fn message_that_an_agent_prints_for_its_person_calls() {
     let sandbox = Sandbox::with_config("notify = 'osc777'");
-    let script = r#"echo ready; read go; printf '%srelay:@operator <<<\nHello.\n>>>\n' '->'; echo done; read end"#;
-    let mut terminal = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", script]);
-    terminal.wait_for("ready");
+    let mut terminal = wrap_line_reader(&sandbox, "Ann", &[]);
     terminal.press(UNFOCUSED);
-    terminal.press("\r");
+    terminal.press("say @operator Hello.\r");
     terminal.wait_for_bytes("\x1b]777;notify;Agent Relay;Ann has written to you\x07");
-    terminal.press("\r");
+    terminal.press("exit 0\r");
     terminal.wait_until_end();
 }
 
@@ -181,24 +179,17 @@ fn message_of_a_command_calls_once_it_is_accepted() {
     };
     policy(false);
     sandbox.start();
-    let script = r#"
-say() { until [ -e "$1" ]; do sleep 0.05; done; "$RELAY" send @operator Hello. && echo said || echo refused; }
-echo ready
-say first
-say second
-read end
-"#;
-    let mut terminal = claude::start_with_hooks(&sandbox, script, &[]);
+    let claude = Claude::install(&sandbox);
+    let mut terminal = claude.wrap(&sandbox);
     terminal.press(UNFOCUSED);
-    step(&sandbox, "first");
-    terminal.wait_for("refused");
+    claude.relay(&["send", "@operator", "Hello."]);
+    terminal.wait_for("policy.toml forbids it");
     assert_eq!(count(&terminal, "\x1b]9;"), 0);
     policy(true);
     assert!(sandbox.run(["policy", "reload"]).status.success());
-    step(&sandbox, "second");
-    terminal.wait_for("said");
+    claude.relay(&["send", "@operator", "Hello."]);
     terminal.wait_for_bytes("\x1b]9;Ann has written to you\x07");
-    terminal.press("\r");
+    claude.end(0);
     terminal.wait_until_end();
 }
 

@@ -268,7 +268,7 @@ fn name_of_an_agent_that_reconnects_is_in_use() {
     };
     let first = spawn(&sandbox);
     assert_eq!(first["name"], "api");
-    let wrapper = wrapper_of(&sandbox, &first);
+    let wrapper = wrapper_of(&sandbox, "api");
     sandbox.signal("STOP", wrapper);
     sandbox.kill();
     sandbox.start();

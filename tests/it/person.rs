@@ -2,10 +2,17 @@
 //! about agents that have ended.
 
 use crate::{
+    activity::await_activity,
     commands::{USAGE, err, out, run},
     wrap::{fullscreen, wait_until_heard, without_blanks, wrap_line_reader},
 };
-use platform::{endpoint::Endpoint, pty::Size, transport::Stream};
+use platform::{
+    endpoint::Endpoint,
+    lock::Lock,
+    process::SYSTEM,
+    pty::{self, Size},
+    transport::Stream,
+};
 use protocol::{
     control::{Answer, Bytes, Dialog, Request},
     frame::Decoder,
@@ -19,7 +26,9 @@ use std::{
     thread,
 };
 use testkit::{
-    asking, claude,
+    asking,
+    claude::{self, Claude},
+    programs::example_program,
     sandbox::Sandbox,
     terminal::{SIZE, Terminal},
     waiting::{WATCHDOG, not_tried, output, until},
@@ -140,24 +149,22 @@ fn is_over(sandbox: &Sandbox, pid: &str) -> bool {
 #[test]
 fn attached_terminal_shows_and_drives_an_agent() {
     let sandbox = Sandbox::new();
-    let mut ann = ann(&sandbox);
-    ann.press("echo before; PS1='ann> '\r");
-    ann.wait_for_row("ann>");
+    let mut ann = wrap_line_reader(&sandbox, "Ann", &["print before"]);
     let mut other = attach(&sandbox, SIZE, &[]);
-    other.wait_for("\nbefore\nann>");
+    other.wait_for_row("before");
     other.wait_for_bytes("attached to Ann; Ctrl-\\ leaves it running");
-    other.press("echo from the other\r");
+    other.press("print from the other\r");
     for terminal in [&ann, &other] {
-        terminal.wait_for("\nfrom the other\nann>");
+        terminal.wait_for_row("from the other");
     }
-    ann.press("echo from Ann\r");
-    other.wait_for("\nfrom Ann\nann>");
-    other.press(&format!("echo half{DETACH}"));
+    ann.press("print from Ann\r");
+    other.wait_for_row("from Ann");
+    other.press(&format!("print half{DETACH}"));
     other.wait_for("Ann runs on; `agent-relay attach Ann` shows it again");
     assert_eq!(other.finish(), DONE);
-    ann.wait_for("ann> echo half");
+    ann.wait_for_row("print half");
     ann.press("way\r");
-    ann.wait_for("\nhalfway\n");
+    ann.wait_for_row("halfway");
     ann.press("exit 7\r");
     assert_eq!(ann.finish(), 7);
 }
@@ -165,27 +172,29 @@ fn attached_terminal_shows_and_drives_an_agent() {
 #[test]
 fn viewer_changes_nothing() {
     let sandbox = Sandbox::new();
-    let mut ann = ann(&sandbox);
+    let mut ann = wrap_line_reader(&sandbox, "Ann", &[]);
     let mut view = attach(&sandbox, SIZE, &["--view"]);
     view.wait_for_bytes("looking at Ann");
     let mut drive = attach(&sandbox, SIZE, &["--detach-key", "ctrl-]"]);
     drive.wait_for_bytes("attached to Ann; Ctrl-] leaves");
-    view.press("echo never\r");
-    drive.press("echo once\r");
+    view.press("print never\r");
+    drive.press("print once\r");
     for terminal in [&ann, &view, &drive] {
-        terminal.wait_for("\nonce\n$");
+        terminal.wait_for_row("once");
         assert!(!terminal.text().contains("never"), "{}", terminal.text());
     }
     // The default detach key reaches the agent, and the key chosen by an option detaches.
-    drive.press(&format!("echo {DETACH}\u{1d}"));
+    drive.press(&format!("keep typed\r{DETACH}\r\u{1d}"));
     assert_eq!(drive.finish(), DONE);
+    let typed = sandbox.directory().join("typed");
+    until("the key arrives", || fs::read_to_string(&typed).is_ok_and(|it| it.contains(DETACH)));
     view.press("\u{3}");
     assert_eq!(view.finish(), DONE);
-    ann.press("\u{15}exit 5\r");
+    ann.press("exit 5\r");
     assert_eq!(ann.finish(), 5);
 
     // A client that attaches as a viewer and nevertheless sends keys is refused.
-    let _ann = self::ann(&sandbox);
+    let _ann = wrap_line_reader(&sandbox, "Ann", &[]);
     let visitor = Visitor::new(&sandbox);
     visitor.ask(&Request::Attach { drive: false, columns: 80, rows: 24, looks: false });
     visitor.ask(&Request::Keys { bytes: Bytes(b"x".to_vec()) });
@@ -390,17 +399,13 @@ fn failed_spawn_is_explained() {
 #[test]
 fn crash_of_a_spawned_agent_is_logged() {
     let sandbox = Sandbox::new();
-    let ann = Spawned::new(
-        &sandbox,
-        "Ann",
-        &[
-            "sh",
-            "-c",
-            "echo one; echo; echo 'panicked at \u{1b}]0;x\u{7}main.rs:1'; read x; exit 3",
-        ],
-    );
+    // A console of Windows takes the sequence, and shows the text.
+    let title = if SYSTEM == "windows" { "" } else { "\u{1b}]0;x\u{7}" };
+    let why = format!("print panicked at {title}main.rs:1");
+    let lines = example_program("lines");
+    let ann = Spawned::new(&sandbox, "Ann", &[&lines, "--keys", "print one\\n", &why]);
     let mut drive = attach(&sandbox, SIZE, &[]);
-    drive.press("\r");
+    drive.press("exit 3\r");
     drive.wait_for("    | panicked at main.rs:1\n");
     assert_eq!(drive.finish(), 3);
     let log = sandbox.home().join("logs/Ann.log");
@@ -408,9 +413,7 @@ fn crash_of_a_spawned_agent_is_logged() {
     until("the log has it", || fs::read_to_string(&log).unwrap().contains(expected));
     drop(ann);
     // Bob's command ends at once.
-    let mut spawn = sandbox.command(["spawn", "Bob", "--", "sh", "-c", "echo why; exit 4"]);
-    spawn.env("PS1", "$ ");
-    let spawned = output(spawn);
+    let spawned = sandbox.run(["spawn", "Bob", "--", &lines, "print why", "exit 4"]);
     let message = err(&spawned);
     let ended = message
         .contains("Bob ended at once, with code 4; the last lines on its screen:\n    | why\n");
@@ -547,32 +550,37 @@ fn escape_key_reaches_an_attached_agent() {
 #[test]
 fn stop_kills_an_unresponsive_command_and_its_children() {
     let sandbox = Sandbox::new();
-    let script = "trap '' HUP TERM INT; sleep 1000 & echo $! > pid; echo ready; while :; do sleep 0.05; done";
-    let _ann = Spawned::new(&sandbox, "Ann", &["sh", "-c", script]);
-    let pid = sandbox.directory().join("pid");
-    until("it has started another", || fs::read_to_string(&pid).is_ok_and(|pid| !pid.is_empty()));
+    let lines = example_program("lines");
+    let start = format!("start \"{lines}\" \"lock child\" \"defy child-told\" stay");
+    let _ann = Spawned::new(&sandbox, "Ann", &[&lines, &start, "defy told", "stay"]);
+    for file in ["told", "child-told"] {
+        let file = sandbox.directory().join(file);
+        until("both defy", || fs::exists(&file).unwrap());
+    }
+    let child = sandbox.directory().join("child");
+    assert!(Lock::is_held(&child).unwrap());
     let stopped = state(&sandbox, "stop");
-    assert_eq!((&stopped["code"], &stopped["signal"]), (&json!(137), &json!(9)), "{stopped}");
+    // Windows has no signals.
+    let expected =
+        if SYSTEM == "windows" { (json!(1), json!(null)) } else { (json!(137), json!(9)) };
+    assert_eq!((&stopped["code"], &stopped["signal"]), (&expected.0, &expected.1), "{stopped}");
     assert_eq!(stopped["schema"], "agent-relay.stop/1");
-    let pid = fs::read_to_string(pid).unwrap();
-    until("that one has ended", || is_over(&sandbox, pid.trim()));
+    until("the other has ended", || !Lock::is_held(&child).unwrap());
 }
 
 #[test]
 fn closed_window_ends_its_agent_and_only_detaches_a_viewer() {
     let sandbox = Sandbox::new();
-    let script = "trap 'echo told > told; exit' HUP; echo ready; while :; do sleep 0.05; done";
-    let ann = Terminal::wrap(&sandbox, "Ann", &["sh", "-c", script]);
-    ann.wait_for("ready");
+    let ann = wrap_line_reader(&sandbox, "Ann", &["defy told"]);
     attach(&sandbox, SIZE, &[]).close_window();
     until("it is detached", || state(&sandbox, "release")["attached"] == 0);
     let other = attach(&sandbox, SIZE, &["--view"]);
     ann.close_window();
     other.wait_for("Ann ended with code ");
     other.finish();
-    until("its command was told", || {
-        fs::read_to_string(sandbox.directory().join("told")).is_ok_and(|text| text == "told\n")
-    });
+    let told = fs::read_to_string(sandbox.directory().join("told")).unwrap();
+    let expected = if SYSTEM == "windows" { "Stop\n" } else { "HangUp\n" };
+    assert!(told.starts_with(expected), "{told}");
     until("nobody is there", || sandbox.run(["release", "Ann"]).status.code() == Some(FAILED));
 }
 
@@ -623,12 +631,24 @@ fn agent_outlives_its_window() {
     until("nobody is there", || sandbox.run(["release", "Ann"]).status.code() == Some(FAILED));
 }
 
+/// On Windows, every agent ends with its window.
 #[test]
-fn agent_ends_with_its_window_if_the_person_wants_that() {
-    let sandbox = Sandbox::with_config("on_hangup = 'end'");
-    let ann = claude::start_with_hooks(&sandbox, ASKS, &[]);
+fn agent_that_ended_with_its_window_is_restored() {
+    let config = if pty::OUTLIVES_TERMINAL { "on_hangup = 'end'" } else { "" };
+    let sandbox = Sandbox::with_config(config);
+    let claude = Claude::install(&sandbox);
+    let ann = claude.wrap(&sandbox);
+    claude.hook("UserPromptSubmit", r#"{"session_id":"c0ffee","prompt":"Work."}"#);
+    await_activity(&sandbox, "working");
     ann.close_window();
     until("nobody is there", || sandbox.run(["release", "Ann"]).status.code() == Some(FAILED));
+    claude.forget();
+    until("Ann is cut off", || out(&run(&sandbox, &["restore"], DONE)).contains("Ann"));
+    let restored = out(&run(&sandbox, &["restore", "--all"], DONE));
+    assert!(restored.starts_with("Ann goes on (process "), "{restored}");
+    until("Ann runs again", || claude.started().len() == 2);
+    assert_eq!(claude.started()[1].1, ["--resume", "c0ffee"]);
+    run(&sandbox, &["stop", "Ann"], DONE);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::{
     commands::{DONE, USAGE, err, run},
     killed::suspend,
-    restore::{CLAUDE, record},
+    restore::record,
     wrap::wrap_line_reader,
 };
 use ::terminal::agents::AGENTS;
@@ -17,7 +17,8 @@ use std::{
     time::{Duration, Instant},
 };
 use testkit::{
-    asking, claude,
+    asking,
+    claude::Claude,
     programs::example_program,
     sandbox::Sandbox,
     terminal::{self, Terminal},
@@ -545,7 +546,7 @@ fn agent_is_started_and_stopped() {
 #[test]
 fn agents_that_were_cut_off_are_started_again() {
     let sandbox = Sandbox::new();
-    let program = claude::install_with_hooks(&sandbox, CLAUDE);
+    let Claude { program, .. } = Claude::install(&sandbox);
     let work = sandbox.directory().to_str().unwrap();
     let agents = [("Gone", "/nowhere/at/all"), ("Ann", work), ("Bob", work)];
     for (started, (name, directory)) in (1..).zip(agents) {
@@ -566,7 +567,7 @@ fn agents_that_were_cut_off_are_started_again() {
 #[test]
 fn agents_are_started_again_where_no_daemon_runs() {
     let sandbox = Sandbox::configured("");
-    let program = claude::install_with_hooks(&sandbox, CLAUDE);
+    let Claude { program, .. } = Claude::install(&sandbox);
     record(&sandbox, "Ann", &program, sandbox.directory().to_str().unwrap(), 1);
     let welcome = start(&sandbox, &[], &[]);
     welcome.wait_for("agent-relay restore   start 1 agent again");
