@@ -50,6 +50,7 @@ mod stress;
 mod taken_endpoint;
 mod team;
 mod tidy;
+mod tmux;
 mod top;
 mod unread_log;
 mod upgrade;
