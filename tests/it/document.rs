@@ -11,7 +11,7 @@ mod comments;
 mod named_tests;
 mod played;
 mod states;
-mod tables;
+pub(crate) mod tables;
 mod wrapper;
 
 use std::{

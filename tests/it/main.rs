@@ -15,6 +15,7 @@ mod churn;
 mod commands;
 mod completion;
 mod crash;
+mod day;
 mod descriptors;
 mod detach;
 mod document;

@@ -41,25 +41,28 @@ const TABLES: [Table; 16] = [
     ("WRAPPER.md", "recipe keys", recipe_keys),
 ];
 
-/// Compares each table with the code, or writes it.
 #[test]
 fn tables_are_those_of_the_code() {
-    let is_writing = env::var_os("UPDATE_EXPECT").is_some();
     for (document, name, make) in TABLES {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(document);
-        let text = read(&path).replace('\r', "");
         let made = make().replace("](docs/", "](").replace(&format!("]({document}#"), "](#");
-        let (before, old, after) = split(&text, name);
-        if is_writing {
-            fs::write(&path, format!("{before}{made}{after}")).unwrap();
-        } else {
-            let row = made.lines().find(|line| !old.lines().any(|old| old == *line));
-            assert!(old == made, "{document}, {name}: run `{COMMAND}`; the code has {row:?}");
-        }
+        check(document, name, &made, COMMAND);
     }
 }
 
-/// A document up to a table's first marker, the table, and the rest.
+/// Compares a part of a document in docs/ with what was made, or writes it. `command` writes it.
+pub(crate) fn check(document: &str, name: &str, made: &str, command: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(document);
+    let text = read(&path).replace('\r', "");
+    let (before, old, after) = split(&text, name);
+    if env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(&path, format!("{before}{made}{after}")).unwrap();
+    } else {
+        let line = made.lines().find(|line| !old.lines().any(|old| old == *line));
+        assert!(old == made, "{document}, {name}: run `{command}`; there is now {line:?}");
+    }
+}
+
+/// A document up to a part's first marker, the part, and the rest.
 fn split<'a>(text: &'a str, name: &str) -> (&'a str, &'a str, &'a str) {
     let begin = format!("<!-- {name}: begin -->\n");
     let start = text.find(&begin).unwrap_or_else(|| panic!("no {begin:?}")) + begin.len();
