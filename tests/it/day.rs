@@ -5,6 +5,7 @@
 //! examples. `UPDATE_EXPECT=1 cargo test --test it -- day::` writes the screens into the document.
 
 use crate::document::tables;
+use expect_test::{Expect, expect};
 use platform::pty::Size;
 use serde_json::{Value, json};
 use std::{env, ffi::OsString, fs, path::PathBuf};
@@ -19,6 +20,9 @@ use testkit::{
 const COMMAND: &str = "UPDATE_EXPECT=1 cargo test --test it -- day::";
 
 const SIZE: Size = Size { rows: 24, cols: 80 };
+
+/// The size of a large terminal, which the document does not show.
+const LARGE: Size = Size { rows: 40, cols: 140 };
 
 /// The examples in place of what differs from day to day.
 const PERSON_HOME: &str = "/home/me";
@@ -130,12 +134,17 @@ impl Day {
 
     /// Keeps a screen under the name that the document gives it.
     fn keep(&mut self, name: &'static str, terminal: &Terminal) {
+        let screen = self.screen(terminal);
+        self.screens.push((name, screen));
+    }
+
+    /// The screen of a terminal, with examples in place of what differs from day to day.
+    fn screen(&mut self, terminal: &Terminal) -> String {
         let text = terminal.text();
         let rows: Vec<_> = text.trim_end().lines().collect();
         // A prompt for the next command tells nothing.
         let rows = rows.strip_suffix(&["$"]).unwrap_or(&rows);
-        let screen = self.examples.screen(rows);
-        self.screens.push((name, screen));
+        self.examples.screen(rows)
     }
 
     /// Runs a hook of an agent until the agent is in a state. A hook gives up after half a second.
@@ -257,8 +266,14 @@ impl Examples {
             let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max();
             let widths: Vec<_> = (0..table[0].len()).map(|column| width(column).unwrap()).collect();
             for row in &table {
-                let cells = row.iter().zip(&widths);
-                let line: String = cells.map(|(cell, &width)| format!("{cell:width$}  ")).collect();
+                let mut line = String::new();
+                for ((cell, width), start) in row.iter().zip(&widths).zip(&starts) {
+                    // A second pane begins at the same column in all rows.
+                    if cell.starts_with('│') {
+                        line = format!("{line:start$}");
+                    }
+                    line.push_str(&format!("{cell:width$}  "));
+                }
                 made.push_str(line.trim_end());
                 made.push('\n');
             }
@@ -370,6 +385,50 @@ fn ask_which_test_is_slow(day: &Day, window: &mut Terminal, of_tests: &Terminal)
     day.report("tests", "Stop", "idle");
 }
 
+/// Kills every process, and starts the agents again. `first` is the screen that names them.
+fn lose_all_and_restore(day: &mut Day, first: &str) {
+    day.lose_power(first);
+    let mut window = day.terminal();
+    until("the agents are away", || {
+        let listed = day.sandbox.run(["restore"]);
+        AGENTS.iter().all(|name| String::from_utf8_lossy(&listed.stdout).contains(name))
+    });
+    day.enter(&mut window, "agent-relay restore");
+    day.keep("cut off", &window);
+    let mut window = day.terminal();
+    day.enter(&mut window, "agent-relay restore --all");
+    day.keep("back", &window);
+    day.all_are_ready();
+}
+
+/// The list of agents in a large terminal.
+fn large_agents() -> Expect {
+    expect![[r#"
+        $ agent-relay agents
+        NAME   PROGRAM  WHERE  STATE     FOR  MAIL
+        api    claude   api    finished  6 s
+        docs   claude   docs   finished  6 s
+        text   claude   text   working   6 s
+        web    claude   web    working   6 s
+        tests  claude   tests  idle      6 s
+    "#]]
+}
+
+/// The screen of `top` in a large terminal.
+fn large_top() -> Expect {
+    expect![[r#"
+        5 agents, 5 here  1 waits for you  2 finished  /tmp/agent-relay.sock
+           NAME   PROGRAM  WHERE  STATE                 FOR  MAIL  WHY                      │ SCREEN of tests
+        !  tests  claude   tests  waits for permission  6 s        Run the tests?           │ Run the tests?
+        ✓  api    claude   api    finished              6 s                                 │ ❯ 1. Yes
+        ✓  docs   claude   docs   finished              6 s                                 │   2. No
+           text   claude   text   working               6 s                                 │
+           web    claude   web    working               6 s                                 │
+        tests: ~/shop/tests; its hooks tell it of messages, or they are typed               │
+          Run the tests?
+    "#]]
+}
+
 #[test]
 fn screens_of_the_document_are_those_of_the_day() {
     let mut day = Day::new();
@@ -395,6 +454,10 @@ fn screens_of_the_document_are_those_of_the_day() {
     ask_which_test_is_slow(&day, &mut window, &of_tests);
     day.enter(&mut window, "agent-relay agents");
     day.keep("agents", &window);
+    let mut window = day.terminal();
+    window.resize(LARGE);
+    day.enter(&mut window, "agent-relay agents");
+    large_agents().assert_eq(&day.screen(&window));
 
     of_tests.press("menu\r");
     of_tests.wait_for("Run the tests?");
@@ -405,6 +468,9 @@ fn screens_of_the_document_are_those_of_the_day() {
         screen.contains("  2 No") && screen.contains("Only parse_large.")
     });
     day.keep("top", &top);
+    top.resize(LARGE);
+    top.wait_until("the agent's screen", |screen| screen.contains("│ Run the tests?"));
+    large_top().assert_eq(&day.screen(&top));
     top.press("1");
     of_tests.wait_until("the dialog is over", |screen| !screen.contains("Run the tests?"));
     top.press("q");
@@ -418,18 +484,7 @@ fn screens_of_the_document_are_those_of_the_day() {
     day.enter(&mut window, "agent-relay agents tests");
     day.keep("window", &window);
 
-    day.lose_power(&first);
-    let mut window = day.terminal();
-    until("the agents are away", || {
-        let listed = day.sandbox.run(["restore"]);
-        AGENTS.iter().all(|name| String::from_utf8_lossy(&listed.stdout).contains(name))
-    });
-    day.enter(&mut window, "agent-relay restore");
-    day.keep("cut off", &window);
-    let mut window = day.terminal();
-    day.enter(&mut window, "agent-relay restore --all");
-    day.keep("back", &window);
-    day.all_are_ready();
+    lose_all_and_restore(&mut day, &first);
 
     let mut window = day.terminal();
     day.enter(&mut window, "agent-relay history --search slow");
