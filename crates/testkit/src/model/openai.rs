@@ -17,8 +17,8 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
         let reply = shared.answer_turn(turn, request);
         reply.play(shared, request, |step| {
             let id = format!("{input}_{}", output.len());
-            let namespace = namespace(request, &step);
-            output.push(item(&mut events, &id, output.len(), step, namespace)?);
+            let offered = Offered::of(request, &step);
+            output.push(item(&mut events, &id, output.len(), step, offered)?);
             Ok(())
         })?;
     } else {
@@ -29,7 +29,7 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
             false => answer,
         };
         let step = Step::Text { text: &text, pieces: Pieces::whole(&text) };
-        output.push(item(&mut events, "0_0", 0, step, None)?);
+        output.push(item(&mut events, "0_0", 0, step, Offered::default())?);
     }
     let usage = json!({
         "input_tokens": 100, "input_tokens_details": {"cached_tokens": 0},
@@ -45,16 +45,30 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
     events.end()
 }
 
-/// The name of the offered tool group that contains the called tool, if any.
-fn namespace<'a>(request: &'a Value, step: &Step<'_>) -> Option<&'a str> {
-    let Step::Call { tool, .. } = step else { return None };
-    let offered = |tools: &'a Value| tools.as_array().into_iter().flatten();
-    let has = |group: &Value| {
-        group["tools"]
-            .as_array()
-            .is_some_and(|tools| tools.iter().any(|offer| offer["name"] == *tool))
-    };
-    offered(&request["tools"]).find(|group| has(group))?["name"].as_str()
+/// The way in which the called tool is offered.
+#[derive(Default)]
+struct Offered<'a> {
+    /// The tool group that contains it, if any.
+    namespace: Option<&'a str>,
+    /// Whether its input is a text.
+    takes_text: bool,
+}
+
+impl<'a> Offered<'a> {
+    fn of(request: &'a Value, step: &Step<'_>) -> Self {
+        let Step::Call { tool, .. } = step else { return Self::default() };
+        let named = |tools: &'a Value| {
+            let mut offers = tools.as_array().into_iter().flatten();
+            offers.find(|offer| offer["name"] == *tool)
+        };
+        let mut groups = request["tools"].as_array().into_iter().flatten();
+        let group = groups.find(|group| named(&group["tools"]).is_some());
+        let offer = named(&request["tools"]);
+        Self {
+            namespace: group.and_then(|group| group["name"].as_str()),
+            takes_text: offer.is_some_and(|offer| offer["type"] == "custom"),
+        }
+    }
 }
 
 /// Streams one item of the output, and returns the complete item.
@@ -63,7 +77,7 @@ fn item<W: Write>(
     id: &str,
     index: usize,
     step: Step<'_>,
-    namespace: Option<&str>,
+    offered: Offered<'_>,
 ) -> io::Result<Value> {
     let mut item = match step {
         Step::Text { text, pieces } => {
@@ -75,12 +89,16 @@ fn item<W: Write>(
             }
             message(json!([{"type": "output_text", "text": text, "annotations": []}]))
         }
+        Step::Call { tool, input } if offered.takes_text => json!({
+            "type": "custom_tool_call", "id": format!("ctc_{id}"), "call_id": format!("call_{id}"),
+            "name": tool, "input": input,
+        }),
         Step::Call { tool, input } => json!({
             "type": "function_call", "id": format!("fc_{id}"), "call_id": format!("call_{id}"),
             "name": tool, "arguments": input.to_string(),
         }),
     };
-    if let Some(namespace) = namespace {
+    if let Some(namespace) = offered.namespace {
         item["namespace"] = json!(namespace);
     }
     events
@@ -96,7 +114,9 @@ fn conversation(request: &Value) -> Option<Turn> {
     let mut turn = Turn::default();
     for item in request["input"].as_array()? {
         match item["type"].as_str() {
-            Some("function_call_output") => turn.set_result(text(&item["output"])),
+            Some("function_call_output" | "custom_tool_call_output") => {
+                turn.set_result(text(&item["output"]))
+            }
             Some("message") if item["role"] == "user" => {
                 let parts = item["content"].as_array().into_iter().flatten();
                 let texts = parts.filter_map(|part| part["text"].as_str());
