@@ -12,6 +12,7 @@ pub(crate) mod attach;
 mod background;
 pub(crate) mod control;
 mod driver;
+mod edits;
 mod end_of_input;
 mod foreground;
 mod handover;
@@ -123,6 +124,8 @@ pub(crate) struct Settings {
     pub(crate) title: bool,
     /// The way in which the person is notified.
     pub(crate) notify: Notify,
+    /// Whether the agent's hooks tell other agents' wrappers of files that it has edited.
+    pub(crate) collisions: bool,
     /// The options of `run` with which the agent is started again.
     pub(crate) options: Vec<String>,
     /// Whether `restore` has started the agent.
@@ -337,10 +340,9 @@ fn run_joined(
     let signals = Signals::listen();
     let raw = settings.attached.then(RawMode::enter).transpose().map_err(WrapError::Terminal)?;
     let hook_command = settings.hook_command.as_deref().filter(|_| endpoint.is_some());
-    let (name, key) = (client.name(), &key_file.key);
-    let run_directory = &*settings.run_directory;
     let version = version.as_ref();
-    let wrapper = arming::Wrapper { run_directory, name, key, hook_command, version, directory };
+    let address = address(&settings, client.name(), &key_file.key);
+    let wrapper = arming::Wrapper { address: &address, hook_command, version, directory };
     let prepared = prepare(&settings, key_file, &side.recipe, &wrapper)?;
     let CommandLine { command, mut env, folder, hooks } = prepared;
     if hooks.are_given && settings.brief {
@@ -456,7 +458,7 @@ fn prepare(
     recipe: &Recipe,
     wrapper: &arming::Wrapper<'_>,
 ) -> Result<CommandLine, WrapError> {
-    let own = own_variables(wrapper.name, &settings.endpoint, &key_file.path);
+    let own = own_variables(&wrapper.address.name, &settings.endpoint, &key_file.path);
     let mut arguments = arguments(recipe, &own);
     let mut env = environment(recipe, own.clone(), !arguments.is_empty(), settings.attached);
     let mut command = settings.command.clone();
@@ -476,6 +478,16 @@ fn prepare(
     command.append(&mut own_arguments);
     let folder = hooks.map(|(folder, _)| folder).or(made);
     Ok(CommandLine { command, env, folder, hooks: given })
+}
+
+/// Returns what the agent's hooks need to reach the wrapper.
+fn address(settings: &Settings, name: &str, key: &Secret) -> WrapperAddress {
+    WrapperAddress {
+        run_directory: settings.run_directory.clone(),
+        name: name.to_owned(),
+        key: key.clone(),
+        tells_edits: settings.collisions,
+    }
 }
 
 /// Returns the time of the wrapper's state machines.

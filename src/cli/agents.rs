@@ -32,7 +32,7 @@ use platform::clock;
 use protocol::{
     activity::Activity,
     calendar::duration,
-    control::{AgentState, Dialog, Request, Source},
+    control::{AgentState, Collision, Dialog, Request, Source},
     relay::AgentRow,
     text::escaped,
 };
@@ -167,6 +167,7 @@ impl Shown {
         let remarks = [
             reason_to_wait(row),
             question(&row.name, listed.dialog.as_ref()),
+            collisions(listed),
             remark(&row.name, listed.source.as_ref()),
             hookless(listed),
         ];
@@ -249,6 +250,18 @@ fn question(name: &str, dialog: Option<&Dialog>) -> Option<String> {
     Some(format!("{} asks: {text} ({})", escaped(name), choices.join(", ")))
 }
 
+/// A note about the files that the agent and others have edited.
+fn collisions(listed: &Listed<'_>) -> Option<String> {
+    let directory = listed.agent.directory.as_deref();
+    let words = |collision: &Collision| {
+        let ago = duration(clock::unix_ms().saturating_sub(collision.since));
+        format!("{}, {ago} ago", agent::collision_words(collision, directory))
+    };
+    let all: Vec<_> = listed.collisions.iter().map(words).collect();
+    (!all.is_empty())
+        .then(|| format!("note: {} edits the {}", escaped(&listed.agent.name), all.join("; ")))
+}
+
 /// Lists the agents, those here, or the only one with this name.
 fn list(
     client: &Client,
@@ -288,6 +301,9 @@ struct Listed<'a> {
     /// The dialog in which the agent's CLI asks its person something, if its choices have numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     dialog: Option<Dialog>,
+    /// The latest collisions with other agents.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    collisions: Vec<Collision>,
     /// How much of its model's context the agent's conversation takes, if its transcript tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<ContextUse>,
@@ -296,9 +312,9 @@ struct Listed<'a> {
 impl<'a> Listed<'a> {
     /// Combines a row with what only the agent's wrapper knows.
     fn new(agent: AgentRow<'a>, wrapper: Option<&AgentState>, context: Option<ContextUse>) -> Self {
-        let AgentState { source, held, no_hooks, dialog, .. } =
+        let AgentState { source, held, no_hooks, dialog, collisions, .. } =
             wrapper.cloned().unwrap_or_default();
-        Self { agent, source, held, no_hooks, dialog, context }
+        Self { agent, source, held, no_hooks, dialog, collisions, context }
     }
 }
 

@@ -4,6 +4,8 @@
 //! A hook must never hold up its CLI, nor fail in front of its user: whatever goes wrong, it prints
 //! nothing and ends with 0.
 
+mod edits;
+
 use super::{failure::DONE, print::eprint_line};
 use crate::wrap::{
     WrapperAddress,
@@ -89,6 +91,9 @@ impl Hook {
         let file = self.file?;
         let begun = Instant::now();
         let json = within(TIME, read_input)??;
+        if self.point == Point::ToolEnded {
+            tell_edits(&file, &self.event, &json);
+        }
         let report = hooks::read(self.point, &json)?;
         let (wrapper, text) = match self.point {
             Point::Waits => ask(&file, report, WAIT)?,
@@ -109,9 +114,28 @@ fn wrapper_file(agent: &Agent) -> Option<PathBuf> {
     variable(Extension::WRAPPER_VARIABLE).filter(|_| !is_nested).map(PathBuf::from)
 }
 
+/// Tells the wrappers which files a tool has edited, for a limited time. The hook's own wrapper
+/// then knows of collisions before it answers the report.
+fn tell_edits(file: &Path, event: &str, json: &[u8]) {
+    let edited = hooks::edited(event, json);
+    if edited.paths.is_empty() {
+        return;
+    }
+    let file = file.to_owned();
+    let tell = move || {
+        if let Ok(address) = WrapperAddress::read(&file)
+            && address.tells_edits
+        {
+            edits::tell(&address, &edited);
+        }
+    };
+    // Wrappers that were not told in time do not know of the edit.
+    let _ = within(edits::TIME, tell);
+}
+
 /// Reports to the wrapper. Returns the connection, and the wrapper's text for the agent.
 fn ask(file: &Path, report: Report, time: Duration) -> Option<(ControlClient, String)> {
-    let WrapperAddress { run_directory, name, key } = WrapperAddress::read(file).ok()?;
+    let WrapperAddress { run_directory, name, key, .. } = WrapperAddress::read(file).ok()?;
     let wrapper = ControlClient::connect(&run_directory, &name).ok()?;
     match wrapper.request(&Request::Hook { key, report }, time) {
         Ok(Answer::Hooked { text }) => text.map(|text| (wrapper, text)),

@@ -147,6 +147,7 @@ impl Run {
             home: context.home.clone(),
             title: context.config.title,
             notify: context.config.notify.clone(),
+            collisions: context.config.collisions,
             record: self.record.as_ref().map(PathBuf::from),
             inline: shared.inline,
             grid: shared.grid,

@@ -1,8 +1,10 @@
 //! Arming: giving an agent's CLI its hooks for one run.
 
-use super::{Environment, run_folder::RunFolder};
+use super::{
+    Environment,
+    run_folder::{RunFolder, WrapperAddress},
+};
 use platform::process;
-use protocol::secret::Secret;
 use std::{
     env,
     error::Error,
@@ -23,9 +25,8 @@ const SETTINGS_BYTES_MAX: u64 = 4 << 20;
 
 /// A wrapper that arms a CLI.
 pub(super) struct Wrapper<'a> {
-    pub(super) run_directory: &'a Path,
-    pub(super) name: &'a str,
-    pub(super) key: &'a Secret,
+    /// The way in which its hooks reach it.
+    pub(super) address: &'a WrapperAddress,
     /// The program, and its first arguments, that run a hook; `None` for a run without hooks.
     pub(super) hook_command: Option<&'a [OsString]>,
     /// The CLI's version, if it is known.
@@ -77,7 +78,7 @@ fn armed(
     let user_settings = (hooks.user_settings)(&words)
         .map(|settings| settings_text(settings, wrapper.directory))
         .transpose()?;
-    let folder = RunFolder::create(wrapper.run_directory, wrapper.name, wrapper.key)?;
+    let folder = RunFolder::create(wrapper.address)?;
     let file = folder.wrapper_file();
     let file = file.to_str().ok_or(Unarmed::NotText)?;
     let command = |event: &str| {

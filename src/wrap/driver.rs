@@ -9,6 +9,7 @@ use super::{
     agent_record::{End, RecordKeeper},
     background::Background,
     control::clients::ControlClients,
+    edits::Edits,
     end_of_input::EndOfInput,
     foreground::Foreground,
     in_flight::InFlight,
@@ -160,6 +161,7 @@ pub(super) struct Driver {
     client: Client,
     events: Receiver<Event>,
     in_flight: InFlight,
+    edits: Edits,
     /// Other agents' questions that wait for the agent's answer.
     questions: Questions,
     recorded: Receiver<transcripts::Event>,
@@ -219,6 +221,7 @@ impl Driver {
             events: client.events().clone(),
             client,
             in_flight: InFlight::default(),
+            edits: Edits::default(),
             questions: Questions::default(),
             recorded: follower.map_or_else(never, |follower| follower.events.clone()),
             transcripts: BTreeMap::new(),

@@ -53,7 +53,7 @@ pub(super) fn hand_over(
     let give = agents::named(recipe).and_then(|agent| agent.mcp).expect("there is no obstacle");
     let made = match hooks {
         Some(_) => None,
-        None => Some(RunFolder::create(wrapper.run_directory, wrapper.name, wrapper.key)?),
+        None => Some(RunFolder::create(wrapper.address)?),
     };
     let folder = hooks.map(|(folder, _)| folder).or(made.as_ref());
     let folder = folder.expect("a folder is given or made");

@@ -24,6 +24,9 @@ pub(crate) struct WrapperAddress {
     pub(crate) name: String,
     /// The key of the agent's commands.
     pub(crate) key: Secret,
+    /// Whether its hooks tell the wrappers of files that the agent has edited.
+    #[serde(default)]
+    pub(crate) tells_edits: bool,
 }
 
 impl WrapperAddress {
@@ -46,16 +49,14 @@ pub(super) struct RunFolder {
 impl RunFolder {
     /// Makes the folder of an agent, and removes those that earlier wrappers of this name have
     /// left.
-    pub(super) fn create(run_directory: &Path, name: &str, key: &Secret) -> io::Result<Self> {
+    pub(super) fn create(address: &WrapperAddress) -> io::Result<Self> {
+        let WrapperAddress { run_directory, name, .. } = address;
         remove_left_folders(run_directory, name);
         let digits = Secret::from_random(random::bytes()?);
         let path = run_directory.join(format!("{name}-{}", &digits.reveal()[..DIGITS]));
         paths::make_private_dir(&path)?;
         let folder = Self { path };
-        let (run_directory, name) = (run_directory.to_owned(), name.to_string());
-        let address = WrapperAddress { run_directory, name, key: key.clone() };
-        let address = serde_json::to_string(&address)?;
-        folder.write(WRAPPER_FILE, &address)?;
+        folder.write(WRAPPER_FILE, &serde_json::to_string(address)?)?;
         Ok(folder)
     }
 
@@ -107,13 +108,18 @@ mod tests {
     fn folder_is_private_and_the_only_one_of_its_agent() {
         let directory = env::temp_dir().join(format!("ar-run-folder-{}", process::id()));
         paths::make_private_dir(&directory).unwrap();
-        let (name, other) = ("Ann", "Ann-0011aabb");
         let key = Secret::from_random([1; 32]);
-        let of_other = RunFolder::create(&directory, other, &key).unwrap();
-        let left = RunFolder::create(&directory, name, &key).unwrap();
+        let address = |name: &str| WrapperAddress {
+            run_directory: directory.clone(),
+            name: name.to_owned(),
+            key: key.clone(),
+            tells_edits: true,
+        };
+        let of_other = RunFolder::create(&address("Ann-0011aabb")).unwrap();
+        let left = RunFolder::create(&address("Ann")).unwrap();
         let left_path = left.path.clone();
         std::mem::forget(left);
-        let folder = RunFolder::create(&directory, name, &key).unwrap();
+        let folder = RunFolder::create(&address("Ann")).unwrap();
         assert!(!left_path.exists() && of_other.path.exists());
         paths::check_private(&folder.path).unwrap();
         let address = WrapperAddress::read(&folder.wrapper_file()).unwrap();

@@ -11,6 +11,7 @@
 
 mod basics;
 mod cli;
+mod collisions;
 mod conversations;
 mod copilot;
 mod dialogs;

@@ -12,6 +12,7 @@ mod attention;
 mod backlog;
 mod brief;
 mod churn;
+mod collisions;
 mod commands;
 mod completion;
 mod crash;

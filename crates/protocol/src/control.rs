@@ -21,6 +21,9 @@ pub const SNAPSHOT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The number of an ended command's last lines that are sent.
 pub const LAST_LINES_MAX: usize = 10;
 
+/// The longest path of an edited file that counts, in bytes.
+pub const EDITED_BYTES_MAX: usize = 4096;
+
 /// A request of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE")]
@@ -97,6 +100,16 @@ pub enum Request {
         /// The key of the agent's commands.
         key: Secret,
     },
+    /// Tells that a file was edited; EDITED answers.
+    Edited {
+        /// The name of the agent that has edited the file, unless that is the wrapper's own agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// The file's path, absolute and without links.
+        path: String,
+        /// The time since then, in milliseconds.
+        ago_ms: u64,
+    },
 }
 
 /// An answer of a wrapper.
@@ -142,6 +155,13 @@ pub enum Answer {
         /// work is known.
         #[serde(flatten)]
         hops: Option<LoopCount>,
+    },
+    /// The answer to EDITED.
+    Edited {
+        /// The time since the wrapper's own agent has edited the file, in milliseconds, if that
+        /// makes a collision with another agent's edit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ago_ms: Option<u64>,
     },
     /// The command has ended; the last answer.
     Ended(Ended),
@@ -191,6 +211,20 @@ pub struct AgentState {
     /// The dialog in which the agent's CLI asks its person something, if its choices have numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialog: Option<Dialog>,
+    /// The latest collisions with other agents.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub collisions: Vec<Collision>,
+}
+
+/// A file that an agent and another one have edited at about the same time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Collision {
+    /// The other agent's name.
+    pub with: String,
+    /// The file's path, absolute and without links.
+    pub path: String,
+    /// The time of the later edit, in milliseconds since 1970.
+    pub since: u64,
 }
 
 /// A dialog with numbered choices on an agent's screen.
@@ -411,6 +445,10 @@ mod tests {
         assert_request(&take(Some("1a".into())), r#"{"type":"TAKE","key":"k","id":"1a"}"#);
         let count = Request::Count { key, to: "Bob".into() };
         assert_request(&count, r#"{"type":"COUNT","key":"k","to":"Bob"}"#);
+        let edited = |by| Request::Edited { by, path: "/w/a".into(), ago_ms: 5 };
+        assert_request(&edited(None), r#"{"type":"EDITED","path":"/w/a","ago_ms":5}"#);
+        let by_bob = edited(Some("Bob".into()));
+        assert_request(&by_bob, r#"{"type":"EDITED","by":"Bob","path":"/w/a","ago_ms":5}"#);
     }
 
     #[test]
@@ -457,6 +495,8 @@ mod tests {
         let hops = Some(LoopCount { hops: 3, work: 7 });
         assert_answer(&Answer::Counted { hops }, r#"{"type":"COUNTED","hops":3,"work":7}"#);
         assert_answer(&Answer::Counted { hops: None }, r#"{"type":"COUNTED"}"#);
+        assert_answer(&Answer::Edited { ago_ms: Some(5) }, r#"{"type":"EDITED","ago_ms":5}"#);
+        assert_answer(&Answer::Edited { ago_ms: None }, r#"{"type":"EDITED"}"#);
         let error = Answer::Error { message: "no".into() };
         assert_answer(&error, r#"{"type":"ERROR","message":"no"}"#);
     }

@@ -2,14 +2,17 @@
 //!
 //! Each CLI that has hooks gets ours for one run, without a change to a file of its user's
 //! ([`Hooks::arm`]). A hook reports the point to the wrapper ([`read`]), and prints what the
-//! wrapper answers ([`Hooks::print`]).
+//! wrapper answers ([`Hooks::print`]). Before that it tells the wrappers which files a tool has
+//! edited ([`edited`]).
 
 mod arguments;
+mod edited;
 mod input;
 mod own_tool;
 mod prompt_queue;
 
 pub(crate) use arguments::{check_options, free_word, has_switch, options, refuse, subcommand};
+pub use edited::{Edited, edited};
 pub(super) use input::frames_in;
 pub(super) use input::is_session;
 pub use input::{REPORT_BYTES_MAX, read};

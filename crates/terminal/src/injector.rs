@@ -324,6 +324,11 @@ impl Injector {
         self.notices.add(sentence, true);
     }
 
+    /// Tells the agent that this other one has edited the same file.
+    pub(super) fn collided(&mut self, with: &str, path: &str) {
+        self.notify_later(notices::collision(with, path));
+    }
+
     /// Holds messages back (`true`) or releases them. A text that is being typed is submitted in
     /// any case.
     pub(super) fn hold(&mut self, held: bool) {

@@ -144,6 +144,8 @@ pub enum Input<'a> {
     /// A command of the agent's is about to send a message to this recipient, and waits for
     /// [`Output::Counted`](super::Output::Counted).
     Count(Caller, String),
+    /// The agent and this other one have edited the file with this path within ten minutes.
+    Collided(String, String),
     /// The terminal side's deadline is reached.
     Tick,
     /// The child has ended and all its output was passed on. Later inputs have no effect.

@@ -148,6 +148,7 @@ impl TerminalSide {
                 let count = self.injector.count_sent(&to);
                 self.injector.out.push(Output::Counted(caller, count));
             }
+            Input::Collided(with, path) => self.injector.collided(&with, &path),
             Input::Tick => self.on_tick(now),
             Input::ChildGone => self.child_gone(now),
         }

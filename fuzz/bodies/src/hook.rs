@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::Path;
 use terminal::{
     agents,
-    hooks::{Armed, Arming, read},
+    hooks::{Armed, Arming, edited, read},
 };
 
 const POINTS: [Point; 4] =
@@ -25,6 +25,9 @@ pub fn run(bytes: &[u8]) {
             }
             assert!(!report.forgets || point == Point::SessionBegan);
         }
+    }
+    for path in edited("PostToolUse", bytes).paths {
+        assert!(!path.is_empty() && path.len() <= 3 * bytes.len(), "{path}");
     }
     if let Ok(text) = str::from_utf8(bytes) {
         check_settings(text);

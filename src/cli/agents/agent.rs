@@ -4,10 +4,11 @@ use super::{activity, context, is_finished, place::Place, presence};
 use crate::cli::table::Column;
 use protocol::{
     activity::{Activity, ActivitySource},
-    control::{AgentState, Dialog},
+    control::{AgentState, Collision, Dialog},
     relay::AgentRow,
     text::escaped,
 };
+use std::path::Path;
 use terminal::transcript::ContextUse;
 
 /// The need of an agent for its person, the most urgent first.
@@ -37,6 +38,13 @@ pub(in crate::cli) struct Rank {
 /// The text of a dialog on one line, escaped.
 pub(super) fn on_one_line(text: &str) -> String {
     text.lines().map(escaped).collect::<Vec<_>>().join(" · ")
+}
+
+/// A collision in words, escaped. A path in the agent's directory is relative to it.
+pub(super) fn collision_words(collision: &Collision, directory: Option<&str>) -> String {
+    let Collision { with, path, .. } = collision;
+    let inside = directory.and_then(|base| Path::new(path).strip_prefix(base).ok()?.to_str());
+    format!("same file as {}: {}", escaped(with), escaped(inside.unwrap_or(path)))
 }
 
 /// The columns of an agent's row. The first marks those that wait for their person, or have
@@ -73,7 +81,7 @@ pub(in crate::cli) struct Agent {
     pub(in crate::cli) oldest: Option<u64>,
     /// The way in which the agent gets its messages, in words.
     pub(in crate::cli) route: &'static str,
-    /// The reason why messages wait, escaped, and the time of that report.
+    /// The reason why messages wait, or a collision, escaped, and the time of that report.
     pub(in crate::cli) why: Option<(String, Option<u64>)>,
     /// Whether the person holds the agent's messages.
     pub(in crate::cli) is_held: bool,
@@ -101,6 +109,9 @@ impl Agent {
             None => (presence(row), row.since),
         };
         let why = row.why.as_deref().filter(|_| row.waiting > 0);
+        let collision = wrapper.and_then(|wrapper| wrapper.collisions.first()).map(|collision| {
+            (collision_words(collision, row.directory.as_deref()), Some(collision.since))
+        });
         let dialog = wrapper.and_then(|wrapper| wrapper.dialog.clone());
         let source = wrapper.and_then(|wrapper| wrapper.source.as_ref());
         let context = context::of(row.program.as_deref().unwrap_or_default(), source);
@@ -124,7 +135,7 @@ impl Agent {
             waiting: row.waiting,
             oldest: None,
             route: route(row, wrapper.is_some()),
-            why: why.map(|why| (escaped(why), row.why_since)),
+            why: why.map(|why| (escaped(why), row.why_since)).or(collision),
             is_held,
             need,
             dialog,
@@ -137,8 +148,8 @@ impl Agent {
         self.is_away && self.waiting == 0
     }
 
-    /// What keeps the agent from going on, escaped: the question that its CLI asks, or else the
-    /// reason why messages wait.
+    /// What a person should know, escaped: the question that the agent's CLI asks, or else the
+    /// reason why messages wait, or a collision.
     fn reason(&self, now: u64) -> Option<String> {
         if let Some(dialog) = &self.dialog {
             return Some(on_one_line(&dialog.text));
@@ -302,6 +313,30 @@ mod tests {
         let cells = agent(waits, false).cells(62_000);
         let why = "1 min: a line is\\u{1b} half typed";
         assert_eq!(cells, ["!", "Ann", "", "", "here", "1 min", "2", why]);
+    }
+
+    #[test]
+    fn collision_is_a_reason_unless_messages_wait() {
+        let collided = |members: &str| {
+            let collision = Collision {
+                with: "Bob".to_owned(),
+                path: "/w/src/\u{1b}.rs".to_owned(),
+                since: 2000,
+            };
+            let wrapper = AgentState { collisions: vec![collision], ..AgentState::default() };
+            let json = format!(
+                r#"{{"name":"Ann","here":true,"since":1000,"queued":0,"queued_bytes":0,"in_flight":0,
+                "subscriptions":0{members}}}"#
+            );
+            Agent::of(&serde_json::from_str(&json).unwrap(), Some(&wrapper))
+        };
+        let ann = collided(r#","directory":"/w""#);
+        assert_eq!(ann.cells(62_000)[7], r"1 min: same file as Bob: src/\u{1b}.rs");
+        assert_eq!((ann.need, ann.cells(62_000)[0].as_str()), (Need::Nothing, ""));
+        let elsewhere = collided(r#","directory":"/other""#).why.unwrap().0;
+        assert_eq!(elsewhere, r"same file as Bob: /w/src/\u{1b}.rs");
+        let waits = collided(r#","waiting":1,"why":"a line is half typed""#);
+        assert_eq!(waits.why.unwrap().0, "a line is half typed");
     }
 
     #[test]

@@ -78,11 +78,12 @@ impl ControlClient {
         request: &Request,
         timeout: Duration,
     ) -> Result<Answer, ControlError> {
-        self.send_expecting_answer(request);
+        self.begin(request);
         self.receive(timeout)
     }
 
-    fn send_expecting_answer(&self, request: &Request) {
+    /// Sends a request, whose answer [`receive`](Self::receive) returns.
+    pub(crate) fn begin(&self, request: &Request) {
         // A request fits into the system's buffer, so writing fails only if the wrapper has closed
         // the connection. Its last answer may say why.
         if let Err(error) = self.send(request) {
@@ -117,7 +118,7 @@ impl ControlClient {
 
     /// Begins to end the agent's command.
     pub(crate) fn begin_to_stop(&self) {
-        self.send_expecting_answer(&Request::Stop);
+        self.begin(&Request::Stop);
     }
 
     /// Waits at most `timeout` until the command has ended, after

@@ -6,7 +6,10 @@
 //! memory.
 
 use super::server::{ClientEvent, ClientHandle, ClientId, ControlEndpoint, ControlServer};
-use crate::wrap::paste::{self, Paste};
+use crate::wrap::{
+    edits::Edit,
+    paste::{self, Paste},
+};
 use crossbeam_channel::{Receiver, never};
 use platform::pty::Size;
 use protocol::{
@@ -69,6 +72,8 @@ pub(in crate::wrap) enum Action {
     Count(String),
     /// Note that the agent has written to its person.
     Wrote,
+    /// Note an edit of a file, and answer.
+    Edited(Edit),
 }
 
 /// All clients of the control endpoint.
@@ -403,6 +408,10 @@ impl Client {
                 self.is_closing = true;
                 Some(Action::Wrote)
             }
+            Request::Edited { by, path, ago_ms } => match Edit::new(by, path, ago_ms) {
+                Ok(edit) => Some(Action::Edited(edit)),
+                Err(why) => self.refuse(why),
+            },
         }
     }
 

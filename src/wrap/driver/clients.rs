@@ -9,7 +9,10 @@ use crate::wrap::{
     now,
 };
 use platform::{clock, pty::Pty};
-use protocol::control::{self, Dialog};
+use protocol::{
+    Now,
+    control::{self, Dialog},
+};
 use std::{process, time::Duration};
 use terminal::{Caller, Input, ReadFrom, Taken};
 
@@ -76,6 +79,15 @@ impl Driver {
             Some(Action::Take(message)) => self.input(Input::Take(Caller(id), message)),
             Some(Action::Count(to)) => self.input(Input::Count(Caller(id), to)),
             Some(Action::Wrote) => self.agent_wrote(),
+            Some(Action::Edited(edit)) => {
+                let at = Now { monotonic: now(), unix_ms: clock::unix_ms() };
+                let noted = self.edits.note(at, edit);
+                let answer = control::Answer::Edited { ago_ms: noted.ago_ms };
+                self.parts.clients.send(id, &answer);
+                if let Some((with, path)) = noted.collided {
+                    self.input(Input::Collided(with, path));
+                }
+            }
             None => {}
         }
     }
@@ -145,6 +157,7 @@ impl Driver {
             source: Some(self.source()),
             no_hooks: self.no_hooks(),
             dialog: self.side.dialog(now()),
+            collisions: self.edits.collisions(now()),
             ..self.constant_state.clone()
         };
         self.parts.clients.send(id, &control::Answer::State(state));

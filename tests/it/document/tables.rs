@@ -80,6 +80,7 @@ fn configuration_keys() -> String {
             "endpoint" => "see [Paths](#paths)".to_owned(),
             "durability" => format!("`{:?}`", Config::default().durability.as_str()),
             "title" => format!("`{}`", Config::default().title),
+            "collisions" => format!("`{}`", Config::default().collisions),
             "notify" => "`\"bell\"`".to_owned(),
             "on_hangup" => "`\"detach\"`".to_owned(),
             number => limits()[number].to_string(),

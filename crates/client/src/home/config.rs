@@ -96,6 +96,9 @@ pub struct Config {
     /// background, and `attach` shows it. `"end"`: it ends, and `run` has no key that detaches. On
     /// Windows it always ends.
     pub on_hangup: OnHangup,
+    /// Whether two agents that edit the same file within ten minutes are told of each other, and
+    /// `agents` and `top` show it.
+    pub collisions: bool,
 }
 
 /// Whether an agent CLI goes on when its terminal is closed.
@@ -191,6 +194,7 @@ impl Default for Config {
             title: true,
             notify: Notify::default(),
             on_hangup: OnHangup::default(),
+            collisions: true,
         }
     }
 }
@@ -326,7 +330,7 @@ mod tests {
                     resume_window_ms, default_ttl_ms, remote_ttl_ms, queue_max_messages, \
                     queue_max_bytes, replay_messages, memory_max_bytes, max_clients, \
                     mailbox_days, history_days, store_max_bytes, title, notify, \
-                    on_hangup";
+                    on_hangup, collisions";
         refused(
             "\ncolour = 1",
             &format!("config.toml:2: unknown key \"colour\"; the keys are {keys}"),

@@ -4,7 +4,7 @@
 //! begun for notices after a prompt of the person or a use of a tool. Later ones wait for the next
 //! message, which they precede, or share a turn after a long time.
 
-use crate::recipe::Form;
+use crate::{frame::plain, recipe::Form};
 use protocol::Moment;
 
 /// The most notices that are typed together. Of further notices only the number is typed.
@@ -15,6 +15,23 @@ const TURNS_MAX: u32 = 3;
 
 /// The times after such turns until one more is begun. The last one holds for all further turns.
 const LATER_MS: [u64; 3] = [60_000, 600_000, 3_600_000];
+
+/// The most characters of a path that a notice shows: its last ones.
+const PATH_CHARS_MAX: usize = 160;
+
+/// Returns the notice about a file that the agent and another one have edited. A hook may give it
+/// to the model with the relay's authority, so that a path could pass as the relay's words: what is
+/// not usual in paths is replaced, also blanks.
+pub(super) fn collision(with: &str, path: &str) -> String {
+    let allowed = |c: char| c.is_alphanumeric() || r"._-/\:@#+~".contains(c);
+    let mut shown: Vec<_> = path.chars().map(|c| if allowed(c) { c } else { '?' }).collect();
+    let surplus = shown.len().saturating_sub(PATH_CHARS_MAX);
+    if surplus > 0 {
+        shown.splice(..=surplus, ['…']);
+    }
+    let path: String = shown.into_iter().collect();
+    format!("{} and you have edited the same file within ten minutes: `{path}`.", plain(with))
+}
 
 /// Texts of the relay that wait to be typed.
 #[derive(Debug, Default)]
@@ -144,5 +161,25 @@ impl Notices {
             omitted => line.push_str(&format!(" ({omitted} more of your messages had trouble.)")),
         }
         (!line.is_empty()).then_some(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collision_names_agent_and_file() {
+        let shown = |path: &str| {
+            let sentence = collision("B]ob\n", path);
+            let start = "B?ob? and you have edited the same file within ten minutes: `";
+            sentence.strip_prefix(start).unwrap().strip_suffix("`.").unwrap().to_owned()
+        };
+        assert_eq!(shown("/w/ä_1~.rs"), "/w/ä_1~.rs");
+        assert_eq!(shown(r"C:\w\a.rs"), r"C:\w\a.rs");
+        assert_eq!(shown("/w/`]\n\u{1b}[relay x\u{202e}"), "/w/?????relay?x?");
+        let full = "a".repeat(PATH_CHARS_MAX);
+        assert_eq!(shown(&full), full);
+        assert_eq!(shown(&format!("b/{full}")), format!("…{}", &full[1..]));
     }
 }

@@ -74,15 +74,15 @@ const isAgent = () => {
   }
 }
 
-export const AgentRelay = async ({ client }) => {
+export const AgentRelay = async ({ client, directory }) => {
   try {
-    return isAgent() ? hooks(client) : {}
+    return isAgent() ? hooks(client, directory) : {}
   } catch {
     return {}
   }
 }
 
-function hooks(client) {
+function hooks(client, directory) {
   /** Of each known session, whether it is no subagent's. */
   const isOwn = new Map()
   /** The sessions in which a turn goes on. */
@@ -189,8 +189,9 @@ function hooks(client) {
     "tool.execute.after": async (input, output) => {
       try {
         const { output: shown, content } = output
-        const tool = { tool_name: `${input.tool}`, tool_input: { command: `${input.args?.command ?? ""}` } }
-        const result = { ...tool, tool_response: [shown, content] }
+        const { command, filePath, patchText } = input.args ?? {}
+        const tool = { tool_name: `${input.tool}`, tool_input: { command: `${command ?? ""}`, filePath, patchText } }
+        const result = { ...tool, cwd: directory, tool_response: [shown, content] }
         const answer = report(input.sessionID, "tool.execute.after", result)
         const text = await inTime(answer)
         if (text === undefined) answer.then((text) => text && late.push(text))
