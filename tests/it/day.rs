@@ -385,6 +385,12 @@ fn ask_which_test_is_slow(day: &Day, window: &mut Terminal, of_tests: &Terminal)
     day.report("tests", "Stop", "idle");
 }
 
+/// Reports whether `top` has drawn its last row, with the keys for a question.
+fn is_drawn(screen: &str, size: Size) -> bool {
+    let last = screen.lines().nth(usize::from(size.rows) - 1);
+    last.is_some_and(|row| row.starts_with("1-9 answer"))
+}
+
 /// Kills every process, and starts the agents again. `first` is the screen that names them.
 fn lose_all_and_restore(day: &mut Day, first: &str) {
     day.lose_power(first);
@@ -425,7 +431,38 @@ fn large_top() -> Expect {
            text   claude   text   working               6 s                                 │
            web    claude   web    working               6 s                                 │
         tests: ~/shop/tests; its hooks tell it of messages, or they are typed               │
-          Run the tests?
+          Run the tests?                                                                    │
+          1 Yes                                                                             │
+          2 No                                                                              │
+        MESSAGES                                                                            │
+        09:10:07 7438af3c  @operator -> tests: Which test is slow?                          │
+        09:10:07 91c2ab07  tests -> @operator: re 7438af3c: Only parse_large.               │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+                                                                                            │
+        1-9 answer  n next  Enter attach  m send  h hold  Tab messages  / filter  ? help  q quit
     "#]]
 }
 
@@ -465,11 +502,13 @@ fn screens_of_the_document_are_those_of_the_day() {
     let mut top = day.terminal();
     top.press("agent-relay top\r");
     top.wait_until("its question, and the messages", |screen| {
-        screen.contains("  2 No") && screen.contains("Only parse_large.")
+        screen.contains("Only parse_large.") && is_drawn(screen, SIZE)
     });
     day.keep("top", &top);
     top.resize(LARGE);
-    top.wait_until("the agent's screen", |screen| screen.contains("│ Run the tests?"));
+    top.wait_until("the agent's screen", |screen| {
+        screen.contains("│ Run the tests?") && is_drawn(screen, LARGE)
+    });
     large_top().assert_eq(&day.screen(&top));
     top.press("1");
     of_tests.wait_until("the dialog is over", |screen| !screen.contains("Run the tests?"));

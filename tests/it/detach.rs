@@ -3,6 +3,7 @@
 
 use crate::{
     commands::{err, run},
+    tmux,
     wrap::without_blanks,
 };
 use serde_json::Value;
@@ -11,7 +12,7 @@ use testkit::{
     claude,
     sandbox::Sandbox,
     terminal::{SIZE, Terminal},
-    waiting::{not_tried, output, until},
+    waiting::{output, until},
 };
 
 const DONE: i32 = 0;
@@ -240,10 +241,8 @@ fn agent_in_a_wrapped_shell_detaches_from_it() {
 
 #[test]
 fn agent_detaches_from_a_pane_of_tmux() {
-    let mut tmux = Sandbox::empty().program("tmux");
-    tmux.arg("-V");
-    if tmux.output().is_err() {
-        return not_tried("tmux is missing");
+    if !tmux::is_installed() {
+        return;
     }
     let sandbox = Sandbox::new();
     let _ending = Ending(&sandbox);

@@ -19,6 +19,20 @@ const NOTICE_MS: u64 = 2000;
 
 const SIZE: Size = Size { rows: 30, cols: 100 };
 
+/// Whether there is tmux. Without it, the test is not tried.
+pub(crate) fn is_installed() -> bool {
+    match Command::new("tmux").arg("-V").output() {
+        Err(missing) if missing.kind() == io::ErrorKind::NotFound => {
+            not_tried("tmux is not installed (ci/setup does it)");
+            false
+        }
+        version => {
+            assert_success(&version.unwrap());
+            true
+        }
+    }
+}
+
 /// A tmux server of its own, with its socket in the sandbox. Each agent is a copy of `toy` under
 /// the name of Claude Code, in a window or a pane with the agent's name as its user option `@name`.
 struct Tmux {
@@ -31,12 +45,8 @@ impl Tmux {
     fn start(config: &str) -> Option<Self> {
         let sandbox = Sandbox::with_config(&format!("on_hangup = 'end'\n{config}"));
         copy_program(example_program("toy"), &sandbox.directory().join("claude"));
-        match Command::new("tmux").arg("-V").output() {
-            Err(missing) if missing.kind() == io::ErrorKind::NotFound => {
-                not_tried("tmux is not installed (ci/setup does it)");
-                return None;
-            }
-            version => assert_success(&version.unwrap()),
+        if !is_installed() {
+            return None;
         }
         let tmux = Self { sandbox };
         let (cols, rows) = (SIZE.cols.to_string(), SIZE.rows.to_string());
