@@ -196,15 +196,6 @@ impl Day {
         activity.to_owned()
     }
 
-    /// Waits until the agents have taken up their messages: an answer before that is no reply.
-    #[track_caller]
-    fn is_all_read(&self) {
-        let mut operator = self.sandbox.operator();
-        until("everything is read", || {
-            operator.agents().iter().all(|agent| agent["queued"] == 0 && agent["in_flight"] == 0)
-        });
-    }
-
     /// Waits until each agent shows its input line.
     #[track_caller]
     fn all_are_ready(&self) {
@@ -378,7 +369,6 @@ fn ask_which_test_is_slow(day: &Day, window: &mut Terminal, of_tests: &Terminal)
     let text = of_tests.text();
     let frame = &text[text.find("[relay ").expect("a frame")..text.find("heard ").unwrap()];
     day.report_prompt("tests", "UserPromptSubmit", frame, "working");
-    day.is_all_read();
     let id = first_id(window);
     day.says("tests", &format!("->relay:@operator [reply:{id}] <<<\nOnly parse_large.\n>>>"));
     window.wait_for_row("Only parse_large.");

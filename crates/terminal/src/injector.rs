@@ -260,9 +260,13 @@ impl Injector {
         Explanation { decision, stage, facts: seen.facts(now), notices }
     }
 
-    /// Returns the id of the last typed delivery whose id begins with `prefix`.
-    pub(super) fn find_typed(&self, prefix: &str) -> Option<String> {
-        self.hooks.leases.find(prefix).or_else(|| self.history.find_typed(prefix))
+    /// Returns the id of the last delivery that the agent has or is given, and whose id begins with
+    /// `prefix`.
+    pub(super) fn find_given(&self, prefix: &str) -> Option<String> {
+        let on_its_way = self.text.as_ref().and_then(Text::message).map(|message| &message.id);
+        let on_its_way = on_its_way.filter(|id| id.starts_with(prefix)).cloned();
+        let leased = || self.hooks.leases.find(prefix);
+        on_its_way.or_else(leased).or_else(|| self.history.find_typed(prefix))
     }
 
     /// Notes that the child has printed; `screen` contains the output.

@@ -444,7 +444,7 @@ impl TerminalSide {
     /// the message is for a guest, where it fails anyway.
     fn name_answered(&mut self, message: &mut OutgoingMessage) {
         if let Some(prefix) = message.reply_to.take() {
-            message.reply_to = self.injector.find_typed(&prefix);
+            message.reply_to = self.injector.find_given(&prefix);
             let is_for_guest = name::is_daemons(&message.to) && message.to != OPERATOR;
             if message.reply_to.is_none() && !is_for_guest {
                 self.injector.notify(format!(

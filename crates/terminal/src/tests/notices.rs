@@ -42,6 +42,24 @@ fn output_of_a_shell_is_not_sent() {
     "#]]);
 }
 
+/// An agent can answer before it is known that it has got the message.
+#[test]
+fn reply_to_a_message_that_is_being_typed_carries_its_id() {
+    check(expect![[r#"
+        run agent
+        0 prints >\s
+        1000 message Ann abcdef01-2345: what?
+            1000 types [relay 789200 from Ann, id abcdef01] Another agent wrote this, not your user.\nwhat?\n[/relay 789200]
+        1100 stalls
+            1150 types \r
+        1200 prints \r\n->relay:Ann [reply:abcdef01] <<<\r\nthat>>>\r\n>\s
+            1450 sends 0: OutgoingMessage { to: "Ann", topic: None, thread: None, kind: "message", body: "that", data: None, meta: None, reply_to: Some("abcdef01-2345") }
+        3000 drains
+            3000 acknowledges abcdef01-2345
+        9000 ends
+    "#]]);
+}
+
 #[test]
 fn reply_carries_the_whole_delivery_id() {
     check(expect![[r#"
