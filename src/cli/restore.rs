@@ -4,7 +4,7 @@ use super::{
     context::context,
     failure::{DONE, Failure, first_failure},
     print::{Out, eprint_line},
-    spawn::{Agent, STARTED_MS, Started},
+    spawn::{Agent, STARTED_MS, Starting},
     table::Column,
     wrapped::{RUN_DIRECTORY, check_name},
 };
@@ -125,7 +125,8 @@ impl Restore {
     /// Starts the agents, and waits for a while whether they end at once. Returns the exit code of
     /// the first failure.
     fn start(&self, context: &mut Context, records: &[AgentRecord]) -> i32 {
-        let started: Vec<_> = records.iter().map(|record| start(context, record)).collect();
+        let begun: Vec<_> = records.iter().map(|record| begin(context, record)).collect();
+        let started: Vec<_> = begun.into_iter().map(|begun| begun?.finish(context)).collect();
         let deadline = clock::monotonic_ms() + STARTED_MS;
         let checked = records.iter().zip(started).map(|(record, started)| {
             let mut started = started?;
@@ -156,8 +157,7 @@ impl Restore {
     }
 }
 
-/// Returns the records of the agents that were cut off and do not run, in the order of their
-/// starts.
+/// Returns the records of the agents that were cut off and do not run, in the order of their names.
 pub(super) fn cut_off(home: &Path) -> Result<Vec<AgentRecord>, Failure> {
     let mut records = all(home)?;
     records.retain(|record| record.ended.is_none() && !runs(home, record));
@@ -173,7 +173,7 @@ fn runs(home: &Path, record: &AgentRecord) -> bool {
     ControlClient::connect(&home.join(RUN_DIRECTORY), &record.name).is_ok()
 }
 
-fn start(context: &mut Context, record: &AgentRecord) -> Result<Started, Failure> {
+fn begin(context: &mut Context, record: &AgentRecord) -> Result<Starting, Failure> {
     if !record.directory.is_dir() {
         let directory = record.directory.display();
         let failure = format!("{} ran in {directory}, which is gone", record.name);
@@ -186,7 +186,7 @@ fn start(context: &mut Context, record: &AgentRecord) -> Result<Started, Failure
         command: record.command().into_iter().map(OsString::from).collect(),
         restored: Some(record.conversation.as_deref()),
     };
-    agent.start(context)
+    agent.begin(context)
 }
 
 /// Finds the records of the named agents, which must not run.

@@ -134,6 +134,14 @@ pub(super) struct Agent<'a> {
     pub(super) restored: Option<Option<&'a str>>,
 }
 
+/// An agent whose wrapper was started.
+pub(super) struct Starting {
+    name: String,
+    log: PathBuf,
+    log_end: u64,
+    wrapper: Detached,
+}
+
 /// An agent that was started.
 pub(super) struct Started {
     /// The process id of its command; `None` if that has already ended, with success.
@@ -165,7 +173,12 @@ impl Started {
 
 impl Agent<'_> {
     /// Starts the agent, and the daemon if there is none, and waits until its command runs.
-    pub(super) fn start(self, context: &mut Context) -> Result<Started, Failure> {
+    fn start(self, context: &mut Context) -> Result<Started, Failure> {
+        self.begin(context)?.finish(context)
+    }
+
+    /// Starts the agent's wrapper, and the daemon if there is none.
+    pub(super) fn begin(self, context: &mut Context) -> Result<Starting, Failure> {
         let name = self.name;
         if ControlClient::connect(&context.home.join(RUN_DIRECTORY), name).is_ok() {
             let hint = format!("`agent-relay attach {name}` shows it");
@@ -185,14 +198,22 @@ impl Agent<'_> {
         arguments.extend(self.options);
         arguments.push("--".into());
         arguments.extend(self.command);
-        let mut wrapper =
+        let wrapper =
             process::spawn_detached(&own_program()?, &arguments, &log).map_err(Failure::because)?;
         if wrapper.ends_with_others() {
             eprint_line(format_args!(
                 "note: {name} ends when the program ends in which this was started, such as an editor"
             ));
         }
-        let started = await_start(name, context, &mut wrapper, &log, log_end)?;
+        Ok(Starting { name: name.to_owned(), log, log_end, wrapper })
+    }
+}
+
+impl Starting {
+    /// Waits until the agent's command runs.
+    pub(super) fn finish(self, context: &Context) -> Result<Started, Failure> {
+        let Self { name, log, log_end, mut wrapper } = self;
+        let started = await_start(&name, context, &mut wrapper, &log, log_end)?;
         Ok(Started { pid: started.map(|state| state.pid), log, log_end, wrapper })
     }
 }

@@ -140,7 +140,7 @@ pub(crate) fn is_cut_off(home: &Path, name: &str) -> bool {
     read(&path(home, name)).is_ok_and(|record| record.ended.is_none())
 }
 
-/// Reads all records, in the order of their starts. A file that is no record is left out, with a
+/// Reads all records, in the order of their names. A file that is no record is left out, with a
 /// line in the log.
 ///
 /// # Errors
@@ -160,7 +160,7 @@ pub(crate) fn all(home: &Path) -> io::Result<Vec<AgentRecord>> {
             }
         }
     }
-    records.sort_by_key(|record| record.started);
+    records.sort_by_key(|record| record.name.to_ascii_lowercase());
     Ok(records)
 }
 

@@ -9,7 +9,10 @@ use crate::{
 use client::home::{ConfigError, text};
 use platform::{paths, shell::quoted};
 use protocol::text::{escaped, escaped_text};
-use std::path::{Path, PathBuf};
+use std::{
+    iter,
+    path::{Path, PathBuf},
+};
 
 /// The agents of a file, in the order in which they are started.
 pub(super) struct Plan {
@@ -78,6 +81,18 @@ impl Plan {
         }
     }
 
+    /// The agents that may start at the same time, each group after the one before.
+    pub(super) fn waves(&self) -> impl Iterator<Item = &[Planned]> {
+        let mut left = &*self.agents;
+        iter::from_fn(move || {
+            let needs_earlier = |at: &usize| left[*at].needs_one_of(&left[..*at]);
+            let end = (1..left.len()).find(needs_earlier).unwrap_or(left.len());
+            let (wave, later) = left.split_at(end);
+            left = later;
+            (!wave.is_empty()).then_some(wave)
+        })
+    }
+
     /// Describes all that is started.
     pub(super) fn in_words(&self) -> String {
         self.agents.iter().map(Planned::in_words).collect()
@@ -102,6 +117,13 @@ impl Planned {
         }
         let (worktree, directory) = Worktree::of(&directory, &agent.name)?;
         Ok(Self { agent, directory, worktree: Some(worktree) })
+    }
+
+    fn needs_one_of(&self, others: &[Self]) -> bool {
+        let is_needed = |other: &Self| {
+            self.agent.needs.iter().any(|need| need.eq_ignore_ascii_case(&other.agent.name))
+        };
+        others.iter().any(is_needed)
     }
 
     /// Whether an agent of this name that ran in a directory was one of the project: the file may
@@ -138,5 +160,25 @@ impl Planned {
             text.extend(prompt.lines().map(|line| format!("      | {line}\n")));
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agents_start_together_unless_one_needs_another() {
+        let text = "[[agent]]\nname = 'c'\ncommand = 'x'\nneeds = ['B']\n\
+                    [[agent]]\nname = 'a'\ncommand = 'x'\n\
+                    [[agent]]\nname = 'b'\ncommand = 'x'\nneeds = ['a']\n\
+                    [[agent]]\nname = 'd'\ncommand = 'x'\n";
+        let agents = team::parse(Path::new(FILE), text).unwrap().into_iter();
+        let planned = |agent| Planned { agent, directory: PathBuf::new(), worktree: None };
+        let agents = agents.map(planned).collect();
+        let plan = Plan { file: PathBuf::new(), hash: String::new(), agents };
+        let names = |wave: &[Planned]| wave.iter().map(|it| it.agent.name.clone()).collect();
+        let waves: Vec<Vec<_>> = plan.waves().map(names).collect();
+        assert_eq!(waves, [vec!["a"], vec!["b"], vec!["c", "d"]]);
     }
 }

@@ -14,7 +14,7 @@ use crate::{
         launch::make_home,
         print::{Out, counted, eprint_line, eprint_text},
         send::{join_as, not_delivered},
-        spawn::{Agent, STARTED_MS, Started},
+        spawn::{Agent, STARTED_MS, Started, Starting},
         wrapped::check_is_person,
     },
     config::recipes,
@@ -115,14 +115,8 @@ impl Up {
             recipes::load(&context.home).map_err(|error| Failure::because(error.to_string()))?;
         let file = &*plan.file;
         let mut starter = Starter { up: &self, options, file, recipes, failed: Vec::new() };
-        let start = |planned| {
-            let started = starter.start(&mut context, planned);
-            if started.is_err() {
-                starter.failed.push(&planned.agent.name);
-            }
-            started
-        };
-        let started: Vec<_> = plan.agents.iter().map(start).collect();
+        let started: Vec<_> =
+            plan.waves().flat_map(|wave| starter.start_all(&mut context, wave)).collect();
         let deadline = clock::monotonic_ms() + STARTED_MS;
         let checked = started.into_iter().map(|started| {
             let (mut report, agent) = started?;
@@ -185,7 +179,7 @@ fn note_others(home: &Path, known: &TeamRecord, plan: &Plan) {
     }
 }
 
-/// Starts agents, one after the other.
+/// Starts agents.
 struct Starter<'a> {
     up: &'a Up,
     options: &'a HomeOptions,
@@ -195,13 +189,29 @@ struct Starter<'a> {
     failed: Vec<&'a str>,
 }
 
-impl Starter<'_> {
-    /// Starts an agent, unless it runs.
-    fn start<'p>(
-        &self,
+/// An agent that runs, or has begun to start.
+type Begun<'p> = (Report<'p>, Option<Starting>);
+
+impl<'a> Starter<'a> {
+    /// Starts agents that do not need each other, at the same time.
+    fn start_all(
+        &mut self,
         context: &mut Context,
-        planned: &'p Planned,
-    ) -> Result<(Report<'p>, Option<Started>), Failure> {
+        wave: &'a [Planned],
+    ) -> Vec<Result<(Report<'a>, Option<Started>), Failure>> {
+        let begun: Vec<_> = wave.iter().map(|planned| self.begin(context, planned)).collect();
+        let finish = |(planned, begun): (&'a Planned, Result<Begun<'a>, Failure>)| {
+            let started = begun.and_then(|begun| self.finish(context, planned, begun));
+            if started.is_err() {
+                self.failed.push(&planned.agent.name);
+            }
+            started
+        };
+        wave.iter().zip(begun).map(finish).collect()
+    }
+
+    /// Begins to start an agent, unless it runs.
+    fn begin<'p>(&self, context: &mut Context, planned: &'p Planned) -> Result<Begun<'p>, Failure> {
         let Planned { agent, directory, worktree } = planned;
         let name = &*agent.name;
         let is_missing =
@@ -227,15 +237,29 @@ impl Starter<'_> {
             let failure = format!("{name}: there is no directory {}", directory.display());
             return Err(Failure::failed(escaped(&failure)));
         }
-        let started = self.spawn(context, planned, record.as_ref())?;
+        let starting = self.spawn(context, planned, record.as_ref())?;
         let state = if record.is_some() { State::Resumed } else { State::Started };
-        if let (State::Started, Some(_), Some(prompt)) = (state, started.pid, &agent.prompt) {
+        Ok((Report::new(planned, state), Some(starting)))
+    }
+
+    /// Waits until an agent has started, and sends it its first prompt.
+    fn finish<'p>(
+        &self,
+        context: &Context,
+        planned: &Planned,
+        (report, starting): Begun<'p>,
+    ) -> Result<(Report<'p>, Option<Started>), Failure> {
+        let Some(starting) = starting else { return Ok((report, None)) };
+        let started = starting.finish(context)?;
+        let prompt = planned.agent.prompt.as_ref();
+        if let (State::Started, Some(_), Some(prompt)) = (report.state, started.pid, prompt) {
+            let name = report.name;
             self.send(name, prompt).map_err(|failure| {
                 let why = failure.line().unwrap_or_default();
                 Failure::new(failure.code, format!("{name} runs without its first prompt: {why}"))
             })?;
         }
-        Ok((Report::new(planned, state), Some(started)))
+        Ok((report, Some(started)))
     }
 
     /// Returns the record of an agent that goes on with its conversation: it was here before, with
@@ -257,7 +281,7 @@ impl Starter<'_> {
         context: &mut Context,
         planned: &Planned,
         record: Option<&AgentRecord>,
-    ) -> Result<Started, Failure> {
+    ) -> Result<Starting, Failure> {
         let Planned { agent, directory, .. } = planned;
         let options = AgentOptions { topics: &agent.topics, ..AgentOptions::default() };
         let command = match (record, agent.command.split_first()) {
@@ -276,7 +300,7 @@ impl Starter<'_> {
             command,
             restored: record.map(|record| record.conversation.as_deref()),
         };
-        agent.start(context)
+        agent.begin(context)
     }
 
     /// Sends an agent its first prompt, and waits until the daemon has accepted it.
