@@ -29,8 +29,8 @@ impl Front {
     /// Makes this process the front, and goes on in a child with the same terminal, files and
     /// memory.
     ///
-    /// The front only waits for the child. It passes SIGINT, SIGTERM and SIGHUP on to it, stops when
-    /// the child is stopped, and does not touch the terminal. If a signal ends the child, it ends
+    /// The front waits for the child. It passes SIGINT, SIGTERM and SIGHUP on to it, stops when the
+    /// child is stopped, and does not touch the terminal. If a signal ends the child, it ends
     /// the front, too; else this call returns in the front, with the child's exit code, or with 0
     /// if the child has left.
     ///
@@ -57,8 +57,8 @@ impl Front {
         self.0.runs()
     }
 
-    /// Leaves the front, which ends, and its terminal: this process gets a session
-    /// of its own, no standard input, and `output` as standard output and error (nothing reads them
+    /// Detaches this process from its terminal, and ends the front: this process gets a session of
+    /// its own, no standard input, and `output` as standard output and error (nothing reads them
     /// without it). The caller has closed what else it has open of the terminal.
     ///
     /// # Errors

@@ -117,7 +117,7 @@ impl Ask {
         let is_about_new = self.body.is_some() || self.thread.is_some();
         if is_about_new || self.from.is_some() || self.importance.is_some() {
             let hint = "give the question's id only";
-            return Err(Failure::usage("--resume takes up an earlier question").hint(hint));
+            return Err(Failure::usage("--resume waits for an earlier question").hint(hint));
         }
         let client = join_operator(options, "ask --resume")?;
         self.resume(&client, &self.to, timeout)

@@ -140,6 +140,8 @@ pub(super) struct Starting {
     log: PathBuf,
     log_end: u64,
     wrapper: Detached,
+    /// The moment of the monotonic clock at which it must have started.
+    deadline: u64,
 }
 
 /// An agent that was started.
@@ -205,50 +207,46 @@ impl Agent<'_> {
                 "note: {name} ends when the program ends in which this was started, such as an editor"
             ));
         }
-        Ok(Starting { name: name.to_owned(), log, log_end, wrapper })
+        let deadline = clock::monotonic_ms() + START_MS;
+        Ok(Starting { name: name.to_owned(), log, log_end, wrapper, deadline })
     }
 }
 
 impl Starting {
     /// Waits until the agent's command runs.
-    pub(super) fn finish(self, context: &Context) -> Result<Started, Failure> {
-        let Self { name, log, log_end, mut wrapper } = self;
-        let started = await_start(&name, context, &mut wrapper, &log, log_end)?;
+    pub(super) fn finish(mut self, context: &Context) -> Result<Started, Failure> {
+        let started = self.await_command(context)?;
+        let Self { log, log_end, wrapper, .. } = self;
         Ok(Started { pid: started.map(|state| state.pid), log, log_end, wrapper })
     }
-}
 
-/// Waits until the wrapper answers, which it does once its command runs. `None` if the command
-/// has ended already, with success.
-fn await_start(
-    name: &str,
-    context: &Context,
-    wrapper: &mut Detached,
-    log: &Path,
-    log_end: u64,
-) -> Result<Option<AgentState>, Failure> {
-    let run_directory = context.home.join(RUN_DIRECTORY);
-    let pid = wrapper.pid();
-    let deadline = clock::monotonic_ms() + START_MS;
-    loop {
-        let answer = ControlClient::connect(&run_directory, name)
-            .and_then(|client| client.request_state(&Request::State, ANSWER));
-        // There may be no answer yet, or an answer of another wrapper with this name.
-        if let Some(state) = answer.ok().filter(|state| state.wrapper_pid == pid) {
-            return Ok(Some(state));
-        }
-        if let Some(code) = wrapper.exited().map_err(Failure::because)? {
-            if code == DONE {
-                return Ok(None);
+    /// Waits until the wrapper answers, which it does once its command runs. `None` if the command
+    /// has ended already, with success.
+    fn await_command(&mut self, context: &Context) -> Result<Option<AgentState>, Failure> {
+        let Self { name, log, log_end, wrapper, deadline } = self;
+        let run_directory = context.home.join(RUN_DIRECTORY);
+        let pid = wrapper.pid();
+        loop {
+            let answer = ControlClient::connect(&run_directory, name)
+                .and_then(|client| client.request_state(&Request::State, ANSWER));
+            // There may be no answer yet, or an answer of another wrapper with this name.
+            if let Some(state) = answer.ok().filter(|state| state.wrapper_pid == pid) {
+                return Ok(Some(state));
             }
-            return Err(Failure::failed(explain_end(name, code, &Ended::read(log, log_end, pid))));
+            if let Some(code) = wrapper.exited().map_err(Failure::because)? {
+                if code == DONE {
+                    return Ok(None);
+                }
+                let ended = Ended::read(log, *log_end, pid);
+                return Err(Failure::failed(explain_end(name, code, &ended)));
+            }
+            if clock::monotonic_ms() > *deadline {
+                let late = format!("{name} does not answer after {}", duration(START_MS));
+                let hint = format!("see its log, {}", log.display());
+                return Err(Failure::new(TIMED_OUT, late).hint(hint));
+            }
+            thread::sleep(POLL_INTERVAL);
         }
-        if clock::monotonic_ms() > deadline {
-            let late = format!("{name} does not answer after {}", duration(START_MS));
-            let hint = format!("see its log, {}", log.display());
-            return Err(Failure::new(TIMED_OUT, late).hint(hint));
-        }
-        thread::sleep(POLL_INTERVAL);
     }
 }
 

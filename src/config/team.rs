@@ -1,6 +1,6 @@
 //! agents.toml: the agents of a project.
 //!
-//! The file comes with a repository, so nothing in it is done before a person has agreed to it.
+//! The file comes with a repository, so no program of it is started before a person has agreed to it.
 //! Everything unknown is an error, and everything has a limit.
 
 use super::invalid::{Invalid, check_count};
@@ -47,8 +47,7 @@ pub struct TeamAgent {
     pub name: String,
     /// The command: a program, or a list of the program and its arguments.
     pub command: Vec<String>,
-    /// The directory in which the command runs, from the directory of the file, which is the
-    /// default.
+    /// The working directory, relative to the directory of the file, which is the default.
     pub directory: Option<String>,
     /// Whether the agent gets a worktree of git for itself, on the branch `agents/NAME`.
     pub worktree: bool,
@@ -193,7 +192,7 @@ fn in_order(
             |name: &String| ordered.iter().any(|it| it.name.eq_ignore_ascii_case(name));
         let Some(next) = waiting.iter().position(|agent| agent.needs.iter().all(is_started)) else {
             let names: Vec<_> = waiting.iter().map(|agent| &*agent.name).collect();
-            let reason = format!("`needs` goes in a circle among {}", names.join(", "));
+            let reason = format!("`needs` has a cycle: {}", names.join(", "));
             let is_first = |entry: &&Spanned<Table<Entry>>| {
                 let name = entry.get_ref().0.name.as_ref();
                 name.is_some_and(|name| name.get_ref() == names[0])
@@ -343,8 +342,8 @@ mod tests {
         assert_eq!(names(&file.concat()), ["d", "a", "b", "c"]);
         assert_eq!(names(""), [""; 0]);
         let circle = [agent("a", ""), agent("b", "'c'"), agent("c", "'b'")].concat();
-        refused(&circle, "5: `needs` goes in a circle among b, c");
-        refused(&agent("a", "'a'"), "1: `needs` goes in a circle among a");
+        refused(&circle, "5: `needs` has a cycle: b, c");
+        refused(&agent("a", "'a'"), "1: `needs` has a cycle: a");
         refused(&agent("a", "\n'b'"), "5: `needs`: the file has no agent \"b\"");
     }
 

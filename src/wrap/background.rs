@@ -1,4 +1,4 @@
-//! The way of an agent CLI into the background, when its terminal is gone or its person detaches.
+//! Moves an agent CLI to the background, when its terminal is gone or its person detaches.
 
 use super::{attach::DetachKey, threads::Screen};
 use platform::{
@@ -19,7 +19,7 @@ pub(crate) struct Background {
     pub(crate) begin_log: Box<dyn FnOnce() -> Option<File>>,
 }
 
-/// A person's terminal that is being left.
+/// What the wrapper lets go of when it leaves its terminal.
 pub(super) struct Leaving {
     pub(super) front: Front,
     pub(super) screen: Screen,
@@ -30,7 +30,7 @@ pub(super) struct Leaving {
     pub(super) log: Option<File>,
 }
 
-/// The last that a person sees who detaches.
+/// The last output for a person who detaches.
 pub(super) struct Farewell {
     /// The bytes that restore the terminal's modes.
     pub(super) reset: String,

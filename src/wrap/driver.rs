@@ -551,7 +551,8 @@ impl Driver {
                 let directory = self.parts.directory.as_deref().map(Path::new);
                 let sender = Sender { name: Some(self.client.name()), directory };
                 let members = teams::members(&self.parts.home, &message.to, &sender);
-                self.inputs.push_back(Input::Expanded(message, members));
+                // At once, so that no later message of the agent's overtakes this one.
+                self.input(Input::Expanded(message, members));
             }
             Output::Report(id, progress) => self.report(id, progress),
             Output::Acknowledge(id) => self.client.acknowledge(&id),

@@ -46,13 +46,16 @@ pub(crate) struct Member {
     /// The worktree of git that was made for the agent.
     pub(crate) worktree: Option<PathBuf>,
     pub(crate) groups: Vec<String>,
+    /// The id of the first prompt that was sent to it last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) prompt: Option<String>,
 }
 
 impl TeamRecord {
     /// Writes the record.
     ///
     /// # Errors
-    /// If it cannot be written, or if as many other teams are up as can be known.
+    /// If it cannot be written, or if [`TEAMS_MAX`] other teams are up.
     pub(crate) fn write(&self, home: &Path) -> io::Result<()> {
         let directory = home.join(DIRECTORY);
         paths::make_private_dir(&directory)?;
@@ -152,9 +155,11 @@ impl Sender<'_> {
         if team.agents.iter().any(|agent| self.is(agent)) {
             return usize::MAX;
         }
-        let around = team.file.parent().zip(self.directory);
-        let around = around.filter(|(folder, directory)| directory.starts_with(folder));
-        around.map_or(0, |(folder, _)| folder.components().count())
+        let Some(directory) = self.directory else { return 0 };
+        let worktrees = team.agents.iter().filter_map(|agent| agent.worktree.as_deref());
+        let around = team.file.parent().into_iter().chain(worktrees);
+        let around = around.filter(|folder| directory.starts_with(folder));
+        around.map(|folder| folder.components().count()).max().unwrap_or(0)
     }
 }
 
@@ -249,6 +254,7 @@ mod tests {
             directory: "/src".into(),
             worktree: None,
             groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+            prompt: None,
         };
         let agents = agents.iter().map(member).collect();
         TeamRecord { file: file.into(), agreed: hash(b"x"), is_up, agents }
@@ -275,6 +281,13 @@ mod tests {
             "/src/blog/agents.toml and /src/shop/agents.toml both have a group @reviewers"
         );
         let here = |path| Sender { name: None, directory: Some(Path::new(path)) };
+        let mut tree = team("/src/shop/agents.toml", true, &shop);
+        tree.agents[0].worktree = Some("/src/shop.worktrees/web".into());
+        tree.write(&home.0).unwrap();
+        assert_eq!(
+            ask("@reviewers", &here("/src/shop.worktrees/web/css")),
+            Ok(vec!["web".into(), "api".into()])
+        );
         assert_eq!(ask("@reviewers", &here("/src/blog/posts")), Ok(vec!["text".into()]));
         team("/src/blog/agents.toml", false, &blog).write(&home.0).unwrap();
         assert_eq!(ask("@reviewers", &here("/")), Ok(vec!["web".into(), "api".into()]));

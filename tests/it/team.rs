@@ -20,7 +20,10 @@ use testkit::{
 const CLAUDE: &str = r#"
 echo "$(pwd): $@" >> "$HOME/started"
 echo ready
-[ -e "$HOME/broken" ] && exit 3
+if [ -e "$HOME/broken" ]; then
+    until [ -e "$HOME/leave" ]; do sleep 0.05; done
+    exit 3
+fi
 name=$(basename "$(pwd)")
 until cat "$HOME"/home/agents/*.json | grep -q "id-$name"; do
     echo '{"session_id":"id-'$name'","prompt":"Work."}' | hook UserPromptSubmit
@@ -336,13 +339,55 @@ fn conversation_that_cannot_go_on_is_a_failure() {
     done(&sandbox, &["team", "up", "--yes"]);
     await_conversations(&sandbox, &["api"]);
     done(&sandbox, &["team", "down"]);
-    fs::write(sandbox.directory().join("broken"), "").unwrap();
+    let signs = ["broken", "leave"].map(|sign| sandbox.directory().join(sign));
+    signs.iter().for_each(|sign| fs::write(sign, "").unwrap());
     let (code, why) = refused(&sandbox, &["team", "up"]);
     assert_eq!(code, 1);
     assert!(why.contains("api ended at once, with code 3"), "{why}");
-    fs::remove_file(sandbox.directory().join("broken")).unwrap();
+    fs::remove_file(&signs[0]).unwrap();
     assert!(done(&sandbox, &["team", "up"]).starts_with("api goes on "));
     done(&sandbox, &["team", "down"]);
+}
+
+#[test]
+fn first_prompt_that_still_waits_is_not_sent_twice() {
+    let sandbox = shop("[[agent]]\nname = 'web'\ncommand = 'CLAUDE'\nprompt = 'Begin.'\n");
+    let signs = ["broken", "leave"].map(|sign| sandbox.directory().join(sign));
+    fs::write(&signs[0], "").unwrap();
+    assert!(done(&sandbox, &["team", "up", "--yes"]).starts_with("web runs "));
+    let waiting = || done(&sandbox, &["inbox", "--as", "web"]).matches("Begin.").count();
+    assert_eq!(waiting(), 1);
+    // It ends before it has begun a conversation.
+    fs::write(&signs[1], "").unwrap();
+    done(&sandbox, &["wait", "web", "ended"]);
+    fs::remove_file(&signs[0]).unwrap();
+    assert!(done(&sandbox, &["team", "up"]).starts_with("web runs "));
+    assert_eq!(waiting(), 1);
+    // Its file may be gone, such as on another branch.
+    fs::rename(shop_of(&sandbox).join("agents.toml"), shop_of(&sandbox).join("old")).unwrap();
+    assert_eq!(done(&sandbox, &["team", "down"]), "web ended\n");
+}
+
+#[test]
+fn directory_that_is_like_a_repository_runs_no_hook() {
+    let file =
+        "[[agent]]\nname = 'web'\ncommand = 'CLAUDE'\ndirectory = 'vendor'\nworktree = true\n";
+    let sandbox = shop(file);
+    let vendor = shop_of(&sandbox).join("vendor");
+    fs::create_dir_all(&vendor).unwrap();
+    git(&sandbox, &vendor, &["init", "--quiet", "--bare", "."]);
+    for (key, value) in [("core.bare", "false"), ("core.worktree", ".")] {
+        git(&sandbox, &vendor, &["--git-dir", ".", "config", key, value]);
+    }
+    git(&sandbox, &vendor, &["--git-dir", ".", "commit", "--quiet", "--allow-empty", "-m", "x"]);
+    let hook = vendor.join("hooks/post-checkout");
+    fs::write(&hook, "#!/bin/sh\ntouch \"$HOME/ran\"\n").unwrap();
+    let mut chmod = sandbox.program("chmod");
+    chmod.arg("+x").arg(&hook);
+    assert_success(&output(chmod));
+    let (_, why) = refused(&sandbox, &["team", "up", "--yes"]);
+    assert!(why.contains("cannot use bare repository"), "{why}");
+    assert!(!sandbox.directory().join("ran").exists());
 }
 
 #[test]
@@ -375,14 +420,19 @@ fn agent_gets_another_place_in_its_project() {
 
 #[test]
 fn agent_of_another_project_keeps_its_name() {
-    let sandbox = shop("[[agent]]\nname = 'api'\ncommand = 'CLAUDE'\n");
+    let file = "[[agent]]\nname = 'api'\ncommand = 'CLAUDE'\ngroups = ['g']\n";
+    let sandbox = shop(file);
     let program = sandbox.directory().join("claude");
     let program = program.to_str().unwrap();
     let elsewhere = sandbox.directory().to_str().unwrap();
     done(&sandbox, &["spawn", "api", "--cwd", elsewhere, "--", program]);
     await_conversations(&sandbox, &["api"]);
     let (_, why) = refused(&sandbox, &["team", "up", "--yes"]);
-    assert!(why.contains(&format!("api is the name of an agent in {elsewhere}")), "{why}");
+    let other = format!("api is the name of an agent that runs in {elsewhere}; choose another");
+    assert!(why.contains(&other), "{why}");
+    // Nor does the group of this project reach it.
+    let (_, why) = refused(&sandbox, &["stop", "@g"]);
+    assert!(why.contains("there is no group @g"), "{why}");
     assert_eq!(done(&sandbox, &["team", "down"]), "no agent of the team ran\n");
     // That holds after its end, too, since its conversation and its mail wait for it.
     done(&sandbox, &["stop", "api"]);
@@ -403,7 +453,7 @@ fn wrong_file_or_none_is_named() {
     change(&sandbox, |_| "[[agent]]\nname = 'a'\ncommand = 'x'\ndirectory = 'gone'\n".to_owned());
     let (_, why) = refused(&sandbox, &["team", "status"]);
     assert!(
-        why.contains("agents.toml has a in ") && why.contains("which is no directory"),
+        why.contains("agents.toml: the directory of a does not exist: ") && why.contains("gone"),
         "{why}"
     );
     let none = sandbox.run(["team", "up"]);

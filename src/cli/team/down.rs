@@ -15,7 +15,7 @@ use client::home::HomeOptions;
 use protocol::text::escaped;
 use std::path::Path;
 
-/// End the agents of a project, those first that need others.
+/// Stop a project's agents, in the reverse order of their starts.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -26,8 +26,7 @@ use std::path::Path;
     note = "`agent-relay team up` starts them again, each with its own conversation."
 )]
 pub(super) struct Down {
-    /// also remove the agents' worktrees that have no changes; their branches stay, and files that
-    /// git ignores go
+    /// also remove worktrees without changes, with the files that git ignores; branches stay
     #[argh(switch)]
     worktrees: bool,
 
@@ -70,8 +69,14 @@ impl Down {
 
     /// Ends an agent. Returns whether it ran.
     fn end(&self, home: &Path, agent: &Member) -> Result<bool, Failure> {
-        let Presence::Here(wrapper) = Presence::of(home, &agent.name, &agent.directory)? else {
-            return Ok(false);
+        let name = &agent.name;
+        let wrapper = match Presence::of(home, name, &agent.directory)? {
+            Presence::Here(wrapper) => wrapper,
+            Presence::Absent => return Ok(false),
+            Presence::Elsewhere(other) => {
+                eprint_line(format_args!("note: {name} runs on, in {}", escaped(&other)));
+                return Ok(false);
+            }
         };
         wrapper.begin_to_stop();
         stop::await_end(&agent.name, &wrapper, stop::deadline(), self.json)?;

@@ -17,7 +17,7 @@ use std::{
 /// The agents of a file, in the order in which they are started.
 pub(super) struct Plan {
     pub(super) file: PathBuf,
-    /// The hash of the file's text.
+    /// The hash of what a person agrees to: the file's text, and the directories that it means.
     pub(super) hash: String,
     pub(super) agents: Vec<Planned>,
 }
@@ -29,19 +29,22 @@ pub(super) struct Planned {
     pub(super) worktree: Option<Worktree>,
 }
 
-/// Finds the file of the team here: that of the team whose worktree this is, or the one in this
-/// directory or above it.
+/// Finds the file of the team here: that of the team whose worktree this is, or the innermost one
+/// in this directory or above it. The file of a team that is up may be gone.
 pub(super) fn file_here(home: &Path) -> Result<PathBuf, Failure> {
     let here = paths::current_directory().map_err(Failure::because)?;
     let known = teams::all(home).map_err(Failure::because)?;
-    let is_of_worktree = |team: &TeamRecord| {
-        let mut trees = team.agents.iter().filter_map(|agent| agent.worktree.as_ref());
-        trees.any(|tree| resolved(&here).starts_with(resolved(tree)))
+    let is_in = |place: &Path| resolved(&here).starts_with(resolved(place));
+    let is_of_worktree = |team: &&TeamRecord| {
+        team.agents.iter().filter_map(|agent| agent.worktree.as_deref()).any(is_in)
     };
-    if let Some(team) = known.into_iter().find(is_of_worktree) {
-        return Ok(team.file);
+    if let Some(team) = known.iter().find(is_of_worktree) {
+        return Ok(team.file.clone());
     }
-    team::find(&here).ok_or_else(|| {
+    // The file of a team that is up may be gone, such as on another branch.
+    let up = known.iter().filter(|team| team.is_up && team.file.parent().is_some_and(is_in));
+    let files = team::find(&here).into_iter().chain(up.map(|team| team.file.clone()));
+    files.max_by_key(|file| file.components().count()).ok_or_else(|| {
         let failure =
             format!("there is no {FILE} in {} or above", escaped(&here.to_string_lossy()));
         Failure::failed(failure).hint("`agent-relay help team` shows an example")
@@ -61,24 +64,9 @@ impl Plan {
         }
         let folder = file.parent().map(Path::to_owned).unwrap_or_default();
         let agents = agents.into_iter().map(|agent| Planned::new(agent, &folder));
-        let agents = agents.collect::<Result<_, _>>()?;
-        Ok(Self { file, hash: teams::hash(text.as_bytes()), agents })
-    }
-
-    /// Returns what the home keeps of the team once it is up.
-    pub(super) fn record(&self) -> TeamRecord {
-        let agents = self.agents.iter().map(|planned| Member {
-            name: planned.agent.name.clone(),
-            directory: planned.directory.clone(),
-            worktree: planned.worktree.as_ref().map(|tree| tree.path.clone()),
-            groups: planned.agent.groups.clone(),
-        });
-        TeamRecord {
-            file: self.file.clone(),
-            agreed: self.hash.clone(),
-            is_up: true,
-            agents: agents.collect(),
-        }
+        let agents: Vec<_> = agents.collect::<Result<_, _>>()?;
+        let hash = hash(&text, &agents);
+        Ok(Self { file, hash, agents })
     }
 
     /// The agents that may start at the same time, each group after the one before.
@@ -99,7 +87,24 @@ impl Plan {
     }
 }
 
+fn hash(text: &str, agents: &[Planned]) -> String {
+    let directories = agents.iter().map(|planned| planned.directory.as_os_str());
+    let directories: Vec<_> = directories.map(|it| it.as_encoded_bytes()).collect();
+    teams::hash(&[&[text.as_bytes()], &directories[..]].concat().join(&0))
+}
+
 impl Planned {
+    /// Returns what the home keeps of the agent.
+    pub(super) fn member(&self) -> Member {
+        Member {
+            name: self.agent.name.clone(),
+            directory: self.directory.clone(),
+            worktree: self.worktree.as_ref().map(|tree| tree.path.clone()),
+            groups: self.agent.groups.clone(),
+            prompt: None,
+        }
+    }
+
     fn new(agent: TeamAgent, folder: &Path) -> Result<Self, Failure> {
         let directory = match &agent.directory {
             Some(below) => paths::absolute(folder.join(below)).map_err(Failure::because)?,
@@ -108,10 +113,12 @@ impl Planned {
         if !directory.is_dir() {
             let shown = directory.to_string_lossy();
             return Err(Failure::failed(escaped(&format!(
-                "{FILE} has {} in {shown}, which is no directory",
+                "{FILE}: the directory of {} does not exist: {shown}",
                 agent.name
             ))));
         }
+        // A link leads elsewhere tomorrow.
+        let directory = resolved(&directory);
         if !agent.worktree {
             return Ok(Self { agent, directory, worktree: None });
         }

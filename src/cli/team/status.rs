@@ -90,15 +90,16 @@ fn row<'p>(
     planned: &'p Planned,
 ) -> Result<Row<'p>, Failure> {
     let Planned { agent, directory, worktree } = planned;
-    let presence = Presence::of(&context.home, &agent.name, directory)?;
+    let presence = Presence::of(&context.home, &agent.name, directory);
     let state = match &presence {
-        Presence::Here(_) => {
+        Err(_) => "does not answer".to_owned(),
+        Ok(Presence::Here(_)) => {
             let doing = |client| agent_row(client, &agent.name, |row| row.and_then(activity));
             let doing = client.map(doing).transpose()?.flatten();
             doing.map_or_else(|| "runs".to_owned(), |(words, _)| words)
         }
-        Presence::Elsewhere(other) => format!("runs in {other}"),
-        Presence::Absent => {
+        Ok(Presence::Elsewhere(other)) => format!("runs in {other}"),
+        Ok(Presence::Absent) => {
             let record = agent_record::of(&context.home, &agent.name);
             let own = record.filter(|record| is_same(&record.directory, directory));
             match own.map(|record| record.ended.is_some()) {
@@ -111,7 +112,7 @@ fn row<'p>(
     };
     Ok(Row {
         name: &agent.name,
-        running: presence.is_here(),
+        running: presence.is_ok_and(|presence| presence.is_here()),
         state,
         directory: directory.to_string_lossy(),
         worktree: worktree.is_some(),

@@ -13,6 +13,7 @@ use crate::{
         input::confirm,
         launch::make_home,
         print::{Out, counted, eprint_line, eprint_text},
+        request::{call_with, parse},
         send::{join_as, not_delivered},
         spawn::{Agent, STARTED_MS, Started, Starting},
         wrapped::check_is_person,
@@ -21,23 +22,26 @@ use crate::{
     wrap::{
         self, Book,
         agent_record::{self, AgentRecord},
-        teams::{self, TeamRecord},
+        teams::{self, Member, TeamRecord},
     },
 };
 use argh::{ArgsInfo, FromArgs};
 use client::{
-    Event, Outgoing,
+    Client, Event, Outgoing,
     home::{Context, HomeOptions},
 };
 use platform::clock;
-use protocol::text::escaped;
+use protocol::{
+    relay::{MessageRequest, MessageRow, Messages, RequestName},
+    text::escaped,
+};
 use serde::Serialize;
 use std::{borrow::Cow, ffi::OsString, path::Path, time::Duration};
 
 /// The longest wait until the daemon has accepted a first prompt.
 const PROMPT_MS: u64 = 30_000;
 
-/// Start the agents of a project that do not run.
+/// Start a project's agents, except those that run.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -45,11 +49,11 @@ const PROMPT_MS: u64 = 30_000;
     help_triggers("--help"),
     example = "agent-relay team up",
     example = "agent-relay team up --yes --json",
-    note = "Shows first what agents.toml asks for, and asks whether to start it, if you have not agreed to this text of the file before.",
+    note = "Shows agents.toml and asks whether you agree, the first time and after each change.",
     note = "An agent that was here before goes on with its own conversation."
 )]
 pub(super) struct Up {
-    /// agree to the file without a question
+    /// agree to the file without being asked
     #[argh(switch)]
     yes: bool,
 
@@ -109,12 +113,11 @@ impl Up {
         let known = teams::of(&context.home, &plan.file).map_err(Failure::because)?;
         self.agree(&plan, known.as_ref())?;
         make_home(&context.home)?;
-        plan.record().write(&context.home).map_err(Failure::because)?;
-        known.iter().for_each(|known| note_others(&context.home, known, &plan));
+        let record = record(&context.home, &plan, known);
+        record.write(&context.home).map_err(Failure::because)?;
         let recipes =
             recipes::load(&context.home).map_err(|error| Failure::because(error.to_string()))?;
-        let file = &*plan.file;
-        let mut starter = Starter { up: &self, options, file, recipes, failed: Vec::new() };
+        let mut starter = Starter { up: &self, options, record, recipes, failed: Vec::new() };
         let started: Vec<_> =
             plan.waves().flat_map(|wave| starter.start_all(&mut context, wave)).collect();
         let deadline = clock::monotonic_ms() + STARTED_MS;
@@ -126,8 +129,9 @@ impl Up {
             }
             self.print(&report)
         });
-        let code = first_failure(self.json, checked);
-        if !self.json {
+        let mut runs = false;
+        let code = first_failure(self.json, checked.inspect(|checked| runs |= checked.is_ok()));
+        if runs && !self.json {
             eprint_line("`agent-relay attach NAME` shows one, `agent-relay top` all");
         }
         Ok(code)
@@ -164,18 +168,53 @@ impl Up {
     }
 }
 
-/// Tells of agents that run, and that the file had when the team was started and has no longer.
-fn note_others(home: &Path, known: &TeamRecord, plan: &Plan) {
-    for agent in &known.agents {
-        let is_planned =
-            plan.agents.iter().any(|it| it.agent.name.eq_ignore_ascii_case(&agent.name));
-        let presence = Presence::of(home, &agent.name, &agent.directory);
-        if !is_planned && presence.is_ok_and(|presence| presence.is_here()) {
-            let name = &agent.name;
-            eprint_line(format_args!(
-                "note: {name} runs and is not in the file any more: `agent-relay stop {name}` ends it"
-            ));
+/// Returns what the home keeps of a team that is up: the agents of the plan, and those that still
+/// run as the team was started before. The names of other projects' agents are left out.
+fn record(home: &Path, plan: &Plan, known: Option<TeamRecord>) -> TeamRecord {
+    let known = known.map_or_else(Vec::new, |known| known.agents);
+    let is = |member: &Member, name: &str| member.name.eq_ignore_ascii_case(name);
+    let (planned, gone): (Vec<_>, Vec<_>) = known
+        .into_iter()
+        .partition(|member| plan.agents.iter().any(|it| is(member, &it.agent.name)));
+    let runs = |member: &Member| {
+        Presence::of(home, &member.name, &member.directory).is_ok_and(|it| it.is_here())
+    };
+    let own = plan.agents.iter().filter(|it| check_own(home, it, &plan.file).is_ok());
+    let of_plan = own.map(|it| {
+        let before = planned.iter().find(|member| is(member, &it.agent.name));
+        match before.filter(|member| member.directory != it.directory && runs(member)) {
+            Some(member) => member.clone(),
+            None => Member { prompt: before.and_then(|it| it.prompt.clone()), ..it.member() },
         }
+    });
+    let others = gone.iter().filter(|member| runs(member)).inspect(|member| {
+        let name = &member.name;
+        eprint_line(format_args!(
+            "note: {name} runs and is not in the file any more: `agent-relay stop {name}` ends it"
+        ));
+    });
+    let agents = of_plan.chain(others.cloned()).collect();
+    TeamRecord { file: plan.file.clone(), agreed: plan.hash.clone(), is_up: true, agents }
+}
+
+/// Refuses a name that an agent of another project has.
+fn check_own(home: &Path, planned: &Planned, file: &Path) -> Result<(), Failure> {
+    let Planned { agent, directory, .. } = planned;
+    let name = &*agent.name;
+    if let Ok(Presence::Elsewhere(other)) = Presence::of(home, name, directory)
+        && !planned.may_have_been_in(other.as_ref(), file)
+    {
+        let failure = format!("{name} is the name of an agent that runs in {}", escaped(&other));
+        return Err(Failure::failed(failure).hint("choose another name"));
+    }
+    match agent_record::of(home, name) {
+        Some(record) if !planned.may_have_been_in(&record.directory, file) => {
+            let other = escaped(&record.directory.to_string_lossy());
+            let failure = format!("{name} is the name of an agent in {other}");
+            let hint = format!("choose another name, or `agent-relay purge --forget {name}`");
+            Err(Failure::failed(failure).hint(hint))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -183,7 +222,8 @@ fn note_others(home: &Path, known: &TeamRecord, plan: &Plan) {
 struct Starter<'a> {
     up: &'a Up,
     options: &'a HomeOptions,
-    file: &'a Path,
+    /// What the home keeps of the team.
+    record: TeamRecord,
     recipes: Book,
     /// The agents that were not started.
     failed: Vec<&'a str>,
@@ -219,16 +259,16 @@ impl<'a> Starter<'a> {
         if let Some(need) = agent.needs.iter().find(is_missing) {
             return Err(Failure::failed(format!("{name} is not started, since it needs {need}")));
         }
+        check_own(&context.home, planned, &self.record.file)?;
         match Presence::of(&context.home, name, directory)? {
             Presence::Here(_) => return Ok((Report::new(planned, State::Running), None)),
-            Presence::Elsewhere(other) if planned.may_have_been_in(other.as_ref(), self.file) => {
+            Presence::Elsewhere(other) => {
                 let failure = Failure::failed(format!("{name} still runs in {}", escaped(&other)));
                 return Err(failure.hint(format!("end it first: `agent-relay stop {name}`")));
             }
-            Presence::Elsewhere(other) => return Err(anothers(name, &other)),
             Presence::Absent => {}
         }
-        let record = self.record(&context.home, planned)?;
+        let record = self.resumed(&context.home, planned);
         if let Some(tree) = worktree {
             let path = escaped(&tree.path.to_string_lossy());
             tree.make(|| eprint_line(format_args!("making the worktree {path}")))?;
@@ -244,7 +284,7 @@ impl<'a> Starter<'a> {
 
     /// Waits until an agent has started, and sends it its first prompt.
     fn finish<'p>(
-        &self,
+        &mut self,
         context: &Context,
         planned: &Planned,
         (report, starting): Begun<'p>,
@@ -263,17 +303,14 @@ impl<'a> Starter<'a> {
     }
 
     /// Returns the record of an agent that goes on with its conversation: it was here before, with
-    /// the same CLI. An agent of another project has the name for itself.
-    fn record(&self, home: &Path, planned: &Planned) -> Result<Option<AgentRecord>, Failure> {
+    /// the same CLI.
+    fn resumed(&self, home: &Path, planned: &Planned) -> Option<AgentRecord> {
         let Planned { agent, directory, .. } = planned;
-        let Some(record) = agent_record::of(home, &agent.name) else { return Ok(None) };
-        if !planned.may_have_been_in(&record.directory, self.file) {
-            return Err(anothers(&agent.name, &record.directory.to_string_lossy()));
-        }
+        let record = agent_record::of(home, &agent.name)?;
         let is_resumed = !self.up.fresh
             && is_same(&record.directory, directory)
             && wrap::agent_cli(&words(&agent.command), &self.recipes).as_ref() == Some(&record.cli);
-        Ok(Some(record).filter(|record| is_resumed && record.conversation.is_some()))
+        Some(record).filter(|record| is_resumed && record.conversation.is_some())
     }
 
     fn spawn(
@@ -303,15 +340,27 @@ impl<'a> Starter<'a> {
         agent.begin(context)
     }
 
-    /// Sends an agent its first prompt, and waits until the daemon has accepted it.
-    fn send(&self, name: &str, prompt: &str) -> Result<(), Failure> {
+    /// Sends an agent its first prompt, and waits until the daemon has accepted it. One that still
+    /// waits, since the agent ended before it got that, is not sent twice.
+    fn send(&mut self, name: &str, prompt: &str) -> Result<(), Failure> {
         let client = join_as(None, None, self.options)?;
+        let member = self.record.agents.iter_mut().find(|it| it.name.eq_ignore_ascii_case(name));
+        let earlier = member.as_ref().and_then(|member| member.prompt.as_ref());
+        if earlier.map(|id| waits(&client, id)).transpose()? == Some(true) {
+            return Ok(());
+        }
         let id = client.send(Outgoing::message(name, prompt))?;
+        if let Some(member) = member {
+            member.prompt = Some(id.to_string());
+        }
         let deadline = clock::monotonic_ms().saturating_add(PROMPT_MS);
         loop {
             let left = Duration::from_millis(deadline.saturating_sub(clock::monotonic_ms()));
             match client.events().recv_timeout(left) {
-                Ok(Event::Accepted { send_id, .. }) if send_id == id => return Ok(()),
+                Ok(Event::Accepted { send_id, .. }) if send_id == id => {
+                    let home = self.options.home()?;
+                    return self.record.write(&home).map_err(Failure::because);
+                }
                 Ok(Event::Refused { send_id, nack }) if send_id == id => {
                     return Err(not_delivered(&client, name, &nack));
                 }
@@ -322,12 +371,18 @@ impl<'a> Starter<'a> {
     }
 }
 
-fn words(command: &[String]) -> Vec<OsString> {
-    command.iter().map(OsString::from).collect()
+/// Whether a message is not delivered yet.
+fn waits(client: &Client, id: &str) -> Result<bool, Failure> {
+    let request = MessageRequest { id: id.into(), limit: Some(1), ..MessageRequest::default() };
+    let json = match call_with(client, RequestName::Message, &request) {
+        // It ended long ago.
+        Err(failure) if failure.is_refused() => return Ok(false),
+        json => json?,
+    };
+    let found: Messages<MessageRow<'_>> = parse(RequestName::Message, &json)?;
+    Ok(found.messages.iter().any(|row| row.delivery.expires.is_some()))
 }
 
-fn anothers(name: &str, directory: &str) -> Failure {
-    let failure = format!("{name} is the name of an agent in {}", escaped(directory));
-    let hint = format!("choose another name, or `agent-relay purge --forget {name}`");
-    Failure::failed(failure).hint(hint)
+fn words(command: &[String]) -> Vec<OsString> {
+    command.iter().map(OsString::from).collect()
 }

@@ -31,7 +31,8 @@ impl Worktree {
         let below = git(directory, &["rev-parse", "--show-prefix"])?;
         let repository = PathBuf::from(git(directory, &["rev-parse", "--show-toplevel"])?);
         let (Some(parent), Some(folder)) = (repository.parent(), repository.file_name()) else {
-            let failure = format!("{} has no room next to it", repository.display());
+            let failure =
+                format!("no worktree fits next to {}: it has no parent", repository.display());
             return Err(Failure::failed(escaped(&failure)));
         };
         let folder = format!("{}.worktrees", folder.to_string_lossy());
@@ -80,7 +81,7 @@ pub(super) fn remove(path: &Path) -> Result<bool, Failure> {
         return Ok(false);
     }
     let common = common(path)?;
-    git(&common, &["worktree", "remove", "--", &path.to_string_lossy()])
+    git(&common, &["--git-dir=.", "worktree", "remove", "--", &path.to_string_lossy()])
         .map_err(|failure| failure.hint("it stays; commit what is in it first"))?;
     // The folder of all worktrees goes with the last one.
     if let Some(folder) = path.parent() {
@@ -104,7 +105,8 @@ fn git(directory: &Path, arguments: &[&str]) -> Result<String, Failure> {
     let said = String::from_utf8_lossy(&ended.stderr);
     let said = said.lines().map(|line| line.trim_start_matches("fatal: "));
     let why = said.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
-    let failure = format!("git {} in {}: {why}", arguments[0], directory.display());
+    let command = arguments.iter().find(|word| !word.starts_with('-')).copied().unwrap_or_default();
+    let failure = format!("git {command} in {}: {why}", directory.display());
     Err(Failure::failed(escaped(&failure)))
 }
 
@@ -115,6 +117,8 @@ fn run(directory: &Path, arguments: &[&str]) -> Result<Output, Failure> {
     for variable in VARIABLES {
         command.env_remove(variable);
     }
+    // A repository can hold a directory that git takes for a bare repository, with hooks to run.
+    command.args(["-c", "safe.bareRepository=explicit"]);
     let command = command.args(arguments).current_dir(directory).stdin(Stdio::null());
     command.output().map_err(|error| Failure::failed(format!("git: {error}")))
 }

@@ -223,7 +223,7 @@ impl Source {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Restored {
-    Agent { name: String },
+    Agent { name: String, pid: Option<u32> },
     Failure { message: String, hint: Option<String> },
 }
 
@@ -232,7 +232,10 @@ fn restored(printed: &str) -> Result<String, Failure> {
     let (mut names, mut lines) = (Vec::new(), Vec::new());
     for line in printed.lines() {
         match serde_json::from_str(line).map_err(Failure::because)? {
-            Restored::Agent { name } => names.push(name),
+            Restored::Agent { name, pid: Some(_) } => names.push(name),
+            Restored::Agent { name, pid: None } => {
+                lines.push(format!("{name} ran, and has ended already"));
+            }
             Restored::Failure { message, hint } => {
                 // After a line, there may be the last ones on a screen.
                 let said: Vec<_> = message.lines().take(2).map(str::trim).collect();

@@ -332,17 +332,18 @@ fn message_to_a_group_is_one_to_each_of_its_agents() {
     check(expect![[r#"
         run agent
         0 prints >\s
-        1000 prints \r\n->relay:@team [thread:t1] <<<\r\nLook\r\nhere>>>\r\n->relay:@nobody <<<\r\nlost>>>\r\n>\s
+        1000 prints \r\n->relay:@team [thread:t1] <<<\r\nLook\r\nhere>>>\r\n->relay:@nobody <<<\r\nlost>>>\r\n->relay:Dan <<<\r\nlater>>>\r\n>\s
             1250 expands @team
+            1250 sends 1: OutgoingMessage { to: "Bob", topic: None, thread: Some("t1"), kind: "message", body: "Look\nhere", data: None, meta: None, reply_to: None }
+            1250 sends 2: OutgoingMessage { to: "Cid", topic: None, thread: Some("t1"), kind: "message", body: "Look\nhere", data: None, meta: None, reply_to: None }
             1250 expands @nobody
-            1250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: Some("t1"), kind: "message", body: "Look\nhere", data: None, meta: None, reply_to: None }
-            1250 sends 1: OutgoingMessage { to: "Cid", topic: None, thread: Some("t1"), kind: "message", body: "Look\nhere", data: None, meta: None, reply_to: None }
             1250 logs Your message to @nobody was not sent: there is no group @nobody.
+            1250 sends 0: OutgoingMessage { to: "Dan", topic: None, thread: None, kind: "message", body: "later", data: None, meta: None, reply_to: None }
             1300 types [relay 789200 from @relay] The relay wrote this, not your user.\nYour message to @nobody was not sent: there is no group @nobody.\n[/relay 789200]
             1450 types \r
         5000 accepted 1 away
         6000 undelivered 0 REFUSED: no thanks
-            6000 logs the agent's message to Bob was not delivered: no thanks
+            6000 logs the agent's message to Dan was not delivered: no thanks
         9000 ends
     "#]]);
 }

@@ -402,7 +402,7 @@ impl Player {
     fn input(&mut self, input: Input<'_>) {
         let mut out = Vec::new();
         self.side.handle(self.now, input, &mut out);
-        let (mut written, mut identifies, mut to_groups) = (0, false, Vec::new());
+        let (mut written, mut identifies) = (0, false);
         for output in out {
             match output {
                 Output::Identify => identifies = true,
@@ -418,7 +418,11 @@ impl Player {
                 }
                 Output::Expand(message) => {
                     self.note(&format!("expands {}", message.to));
-                    to_groups.push(message);
+                    let members = match &*message.to {
+                        "@team" => Ok(["Bob", "Cid"].map(str::to_owned).to_vec()),
+                        other => Err(format!("there is no group {other}")),
+                    };
+                    self.input(Input::Expanded(message, members));
                 }
                 Output::Acknowledge(id) => self.note(&format!("acknowledges {id}")),
                 Output::Report(id, progress) => {
@@ -452,13 +456,6 @@ impl Player {
         if identifies {
             let reader = self.side.reader().clone();
             self.input(Input::Reads { reader, gathers_lines: false });
-        }
-        for message in to_groups {
-            let members = match &*message.to {
-                "@team" => Ok(["Bob", "Cid"].map(str::to_owned).to_vec()),
-                other => Err(format!("there is no group {other}")),
-            };
-            self.input(Input::Expanded(message, members));
         }
         if written > 0 {
             self.input(Input::Written(written));
