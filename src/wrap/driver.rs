@@ -149,6 +149,8 @@ pub(super) struct Driver {
     /// Whether the wrapper has a person's terminal.
     attached: bool,
     outlived_terminal: bool,
+    /// The person's keys since the program reads none.
+    held_keys: Vec<u8>,
     /// The thread that leaves the person's terminal.
     leaving: Option<JoinHandle<()>>,
     pty: Pty,
@@ -211,6 +213,7 @@ impl Driver {
             side: TerminalSide::new(settings),
             attached: settings.attached,
             outlived_terminal: false,
+            held_keys: Vec::new(),
             leaving: None,
             pty,
             threads,
@@ -335,9 +338,12 @@ impl Driver {
         let idle = if self.is_starting() { Duration::from_millis(START_LOOK_MS) } else { IDLE };
         let timeout =
             due.map_or(idle, |deadline| Duration::from_millis(deadline.since(now())).min(idle));
-        let wants_keys = self.side.wants_keys();
-        let takes_keys = wants_keys && !self.parts.clients.is_pasting();
-        let keys = if takes_keys { self.channels.keys.clone() } else { never() };
+        let takes_keys = self.side.wants_keys() && !self.parts.clients.is_pasting();
+        if takes_keys && self.type_held_keys() {
+            return true;
+        }
+        let keys =
+            if takes_keys || self.holds_keys() { self.channels.keys.clone() } else { never() };
         let printed = if printing { self.channels.printed.clone() } else { never() };
         let activity_answer = self.activity.answer.clone().unwrap_or_else(never);
         // Unread events fill the client's channel and then the daemon's queue, so senders get BUSY.
@@ -348,10 +354,8 @@ impl Driver {
                 Err(_) => return false,
             },
             recv(keys) -> bytes => match bytes {
-                Ok(bytes) => {
-                    let keys = self.take_focus(&bytes);
-                    self.person_keys(&keys);
-                }
+                Ok(bytes) if takes_keys => self.person_keys(&bytes),
+                Ok(bytes) => self.hold_keys(&bytes),
                 Err(_) => {
                     self.channels.keys = never();
                     self.parts.end_of_input.begin(now());

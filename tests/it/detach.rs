@@ -240,6 +240,22 @@ fn agent_in_a_wrapped_shell_detaches_from_it() {
 }
 
 #[test]
+fn agent_that_reads_nothing_is_detached_from() {
+    // More than its terminal and the wrapper take for it.
+    const KEYS: usize = 90_000;
+    let sandbox = Sandbox::new();
+    let program = claude::install_with_hooks(&sandbox, "stty raw\necho ready\nexec sleep 1000\n");
+    let wrap = testkit::programs::program("agent-relay-wrap");
+    let mut shell = Terminal::run(&sandbox, &["bash", "--norc", "--noprofile"]);
+    shell.wait_for_row("$");
+    shell.press(&format!("'{}' -n Ann --no-brief -- '{program}'\r", wrap.display()));
+    shell.wait_for_row("ready");
+    shell.press(&"x".repeat(KEYS));
+    shell.press(DETACH);
+    shell.wait_for("Ann runs on");
+}
+
+#[test]
 fn agent_detaches_from_a_pane_of_tmux() {
     if !tmux::is_installed() {
         return;

@@ -102,6 +102,9 @@ pub enum Request {
     },
     /// Tells that a file was edited; EDITED answers.
     Edited {
+        /// The key of the agent's commands, for an edit of the wrapper's own agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<Secret>,
         /// The name of the agent that has edited the file, unless that is the wrapper's own agent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
@@ -443,11 +446,12 @@ mod tests {
         let take = |id| Request::Take { key: key.clone(), id };
         assert_request(&take(None), r#"{"type":"TAKE","key":"k"}"#);
         assert_request(&take(Some("1a".into())), r#"{"type":"TAKE","key":"k","id":"1a"}"#);
-        let count = Request::Count { key, to: "Bob".into() };
+        let count = Request::Count { key: key.clone(), to: "Bob".into() };
         assert_request(&count, r#"{"type":"COUNT","key":"k","to":"Bob"}"#);
-        let edited = |by| Request::Edited { by, path: "/w/a".into(), ago_ms: 5 };
-        assert_request(&edited(None), r#"{"type":"EDITED","path":"/w/a","ago_ms":5}"#);
-        let by_bob = edited(Some("Bob".into()));
+        let edited = |key, by| Request::Edited { key, by, path: "/w/a".into(), ago_ms: 5 };
+        let own = edited(Some(key), None);
+        assert_request(&own, r#"{"type":"EDITED","key":"k","path":"/w/a","ago_ms":5}"#);
+        let by_bob = edited(None, Some("Bob".into()));
         assert_request(&by_bob, r#"{"type":"EDITED","by":"Bob","path":"/w/a","ago_ms":5}"#);
     }
 

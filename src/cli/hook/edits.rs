@@ -8,7 +8,10 @@ use crate::wrap::{
     control::client::{ControlClient, names},
     hooks::Edited,
 };
-use protocol::control::{Answer, EDITED_BYTES_MAX, Request};
+use protocol::{
+    control::{Answer, EDITED_BYTES_MAX, Request},
+    secret::Secret,
+};
 use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -28,37 +31,38 @@ pub(super) fn tell(address: &WrapperAddress, edited: &Edited) {
     let WrapperAddress { run_directory, name, .. } = address;
     let Ok(own) = ControlClient::connect(run_directory, name) else { return };
     for path in &paths {
-        note(&own, None, path, 0);
+        note(&own, &request(Some(&address.key), None, path, 0));
     }
     let others = names(run_directory).into_iter().filter(|other| !other.eq_ignore_ascii_case(name));
     let connect =
         |other: String| Some((ControlClient::connect(run_directory, &other).ok()?, other));
     let others: Vec<_> = others.filter_map(connect).collect();
     for (wrapper, _) in &others {
-        let tell = |path: &String| wrapper.begin(&request(Some(name), path, 0));
+        let tell = |path: &String| wrapper.begin(&request(None, Some(name), path, 0));
         paths.iter().for_each(tell);
     }
     let until = Instant::now() + ANSWERS;
     for (wrapper, other) in &others {
         for path in &paths {
             let left = until.saturating_duration_since(Instant::now());
-            // One that does not answer in time, as a stopped process, may not be the last one.
+            // Such as a stopped process; the others are asked all the same.
             let Ok(Answer::Edited { ago_ms }) = wrapper.receive(left) else { break };
             if let Some(ago_ms) = ago_ms {
-                note(&own, Some(other), path, ago_ms);
+                note(&own, &request(None, Some(other), path, ago_ms));
             }
         }
     }
 }
 
 /// Lets the hook's own wrapper note an edit.
-fn note(own: &ControlClient, by: Option<&str>, path: &str, ago_ms: u64) {
+fn note(own: &ControlClient, edit: &Request) {
     // If this fails, the hook's report does, too.
-    drop(own.request(&request(by, path, ago_ms), TIME));
+    drop(own.request(edit, TIME));
 }
 
-fn request(by: Option<&str>, path: &str, ago_ms: u64) -> Request {
-    Request::Edited { by: by.map(str::to_owned), path: path.to_owned(), ago_ms }
+fn request(key: Option<&Secret>, by: Option<&str>, path: &str, ago_ms: u64) -> Request {
+    let (key, by) = (key.cloned(), by.map(str::to_owned));
+    Request::Edited { key, by, path: path.to_owned(), ago_ms }
 }
 
 /// Returns the one path of a file that agents may name differently, by links or, where the system

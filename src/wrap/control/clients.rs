@@ -366,6 +366,11 @@ impl Client {
             }
             self.awaits_answer = true;
         }
+        if let Request::Edited { key, by: None, .. } = &request
+            && key.as_ref() != Some(agents_key)
+        {
+            return self.refuse("only the agent's own hooks may tell of its edits");
+        }
         match request {
             Request::Attach { .. } if self.attachment.is_none() && attached >= ATTACHED_MAX => {
                 self.refuse(format!("{attached} terminals show it already: detach one of them"))
@@ -408,7 +413,7 @@ impl Client {
                 self.is_closing = true;
                 Some(Action::Wrote)
             }
-            Request::Edited { by, path, ago_ms } => match Edit::new(by, path, ago_ms) {
+            Request::Edited { by, path, ago_ms, .. } => match Edit::new(by, path, ago_ms) {
                 Ok(edit) => Some(Action::Edited(edit)),
                 Err(why) => self.refuse(why),
             },

@@ -160,7 +160,10 @@ impl Driver {
         if self.person.held_until.take_if(|until| *until <= now()).is_some() {
             let keys = mem::take(&mut self.person.held);
             self.person.attention.key(now());
-            self.person_keys(&keys);
+            match self.held_keys.is_empty() {
+                true => self.type_until_detached(&keys),
+                false => self.held_keys.extend(keys),
+            }
         }
     }
 

@@ -6,10 +6,19 @@ use crate::wrap::{
     threads::spawn,
 };
 use crossbeam_channel::never;
+use std::mem;
+
+/// The bytes of keys that may wait, before the person's terminal is not read any more.
+const HELD_KEYS_MAX: usize = 64 << 10;
 
 impl Driver {
     /// Types the keys of this terminal, until one of them detaches.
-    pub(super) fn person_keys(&mut self, keys: &[u8]) {
+    pub(super) fn person_keys(&mut self, bytes: &[u8]) {
+        let keys = self.take_focus(bytes);
+        self.type_until_detached(&keys);
+    }
+
+    pub(super) fn type_until_detached(&mut self, keys: &[u8]) {
         let detaches =
             self.parts.background.as_ref().and_then(|background| background.detach_key.find(keys));
         let (before, rest) = keys.split_at(detaches.unwrap_or(keys.len()));
@@ -23,6 +32,28 @@ impl Driver {
             self.keys(before);
         }
         self.detach();
+    }
+
+    /// Whether keys are looked at although the program reads none: one of them may detach.
+    pub(super) fn holds_keys(&self) -> bool {
+        self.parts.background.is_some() && self.held_keys.len() < HELD_KEYS_MAX
+    }
+
+    /// Keeps keys until the program reads again, unless one of them detaches.
+    pub(super) fn hold_keys(&mut self, bytes: &[u8]) {
+        let keys = self.take_focus(bytes);
+        self.held_keys.extend_from_slice(&keys);
+        let background = self.parts.background.as_ref();
+        if background.is_some_and(|background| background.detach_key.find(&keys).is_some()) {
+            self.type_held_keys();
+        }
+    }
+
+    /// Types the keys that were kept. Returns whether there were any.
+    pub(super) fn type_held_keys(&mut self) -> bool {
+        let held = mem::take(&mut self.held_keys);
+        self.type_until_detached(&held);
+        !held.is_empty()
     }
 
     fn detach(&mut self) {
