@@ -34,7 +34,7 @@ func TestReadmeExamples(t *testing.T) {
 	equal(t, count, 5)
 	programs := filepath.Join(module, "programs")
 	build := exec.Command("go", "build", "-o", programs+string(filepath.Separator), "./...")
-	build.Dir, build.Env = module, append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
+	build.Dir, build.Env = module, append(os.Environ(), "GOFLAGS=-mod=mod -buildvcs=false", "GOPROXY=off", "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
