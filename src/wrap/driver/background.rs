@@ -52,7 +52,9 @@ impl Driver {
     /// Types the keys that were kept. Returns whether there were any.
     pub(super) fn type_held_keys(&mut self) -> bool {
         let held = mem::take(&mut self.held_keys);
-        self.type_until_detached(&held);
+        if !held.is_empty() {
+            self.type_until_detached(&held);
+        }
         !held.is_empty()
     }
 
