@@ -134,7 +134,7 @@ fn collision_is_told_to_both_once() {
     assert_eq!((&collision["with"], &collision["path"]), (&json!("Bob"), &json!(path)), "{row}");
     let mut top = Terminal::command_in(&sandbox, Size { rows: 30, cols: 140 }, &["top"]);
     top.wait_for("same file as Ann");
-    top.wait_for("  same file as Bob: project/a file");
+    top.wait_for("same file as Bob: project/a file");
     top.press("q");
     assert_eq!(top.finish(), 0);
 
