@@ -16,8 +16,8 @@ const (
 	response                // from @relay
 )
 
-// request is an envelope that is sent, again if need be, until its event has come. Client.mu guards
-// it, except the constant fields in the first group.
+// request is an envelope that the client sends until its event comes, also over later connections.
+// Client.mu guards the fields, except those of the first group, which never change.
 type request struct {
 	id          string
 	frame       []byte
@@ -28,8 +28,8 @@ type request struct {
 	until       time.Time
 
 	isWritten  bool // to the present connection
-	isReturned bool // The caller has gone on. The daemon may still answer BUSY.
-	busy       int  // the number of BUSYs since the connection began, until it is accepted
+	isReturned bool // The caller no longer waits; BUSY may still come.
+	busy       int  // BUSY answers on the present connection
 	retryAt    time.Time
 
 	done     chan struct{} // closed once the fields below are set
@@ -39,7 +39,7 @@ type request struct {
 	response json.RawMessage
 }
 
-// lane returns what the request must not be overtaken in: its recipient.
+// lane returns the key of the requests that keep their order: those to one recipient.
 func (r *request) lane() string {
 	if r.to != "" {
 		return r.to
@@ -49,11 +49,11 @@ func (r *request) lane() string {
 
 func newOutbox() outbox { return outbox{byID: map[string]*list.Element{}} }
 
-// outbox has the requests in order. Client.mu guards it.
+// outbox holds the open requests in order. Client.mu guards it.
 type outbox struct {
 	order list.List // of requests
 	byID  map[string]*list.Element
-	busy  int // the number of returned requests that wait after BUSY
+	busy  int // returned requests that wait after BUSY
 }
 
 func (o *outbox) get(id string) *request {

@@ -1,4 +1,4 @@
-//! Who is at the other end of a stream, as the system states it.
+//! The process and user at the other end of a stream, as the system states them.
 
 #[cfg(unix)]
 #[path = "peer/unix.rs"]

@@ -144,7 +144,7 @@ impl Answer {
     }
 }
 
-/// What the daemon or the home is asked for.
+/// Candidates that come from the daemon or the home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Live {
     /// Agents: all, those that are here, or those that are away.

@@ -27,7 +27,7 @@ const PAST_MAX: u64 = 10_000;
 /// The most events of the past that can be asked for. They are held in memory, to be sorted.
 const LIMIT_MAX: u64 = 1_000_000;
 
-/// What may be missing after the daemon was away.
+/// The note about events that may be missing after the daemon was away.
 const MISSING: &str = "the daemon was away: since then, at-most-once messages and some changes of \
                        agents may be missing";
 

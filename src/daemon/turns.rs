@@ -23,7 +23,7 @@ pub(super) type Pid = Option<u32>;
 pub(super) struct Turns<T> {
     most: usize,
     waiting: usize,
-    /// What waits, in queues that are never empty.
+    /// The waiting items of each process. No queue is empty.
     queues: FxHashMap<Pid, VecDeque<T>>,
     /// The processes in the order of their turns.
     turns: VecDeque<Pid>,

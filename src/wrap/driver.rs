@@ -131,7 +131,7 @@ impl HooksGiven {
     }
 }
 
-/// What is left when the command has ended.
+/// The remains of a command that has ended.
 pub(super) struct Finished {
     /// How the command ended.
     pub(super) ended: control::Ended,

@@ -13,7 +13,7 @@ const PAUSE_MS: u64 = 2000;
 /// behind are hung up, and from there on.
 const PRINTING_MAX_MS: u64 = 10_000;
 
-/// What is done about output that does not end.
+/// The remedies for output that does not end.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Remedy {
     /// The processes that the command has left behind are hung up.

@@ -168,7 +168,7 @@ fn append_number(bytes: &mut Vec<u8>, number: u64) {
     bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// What precedes the sender's name and the topic in the shared part of a DELIVER.
+/// The bytes before the sender's name and the topic in the shared part of a DELIVER.
 const FROM: &[u8] = b"\"from\":\"";
 const TOPIC: &[u8] = b",\"topic\":";
 

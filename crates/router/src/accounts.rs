@@ -24,7 +24,7 @@ pub(super) enum Class {
     Subscriptions,
     /// Connections that have completed the handshake.
     Members,
-    /// What the store has not handled yet, in writes of a row.
+    /// The store's unhandled work, in writes of a row.
     Store,
     /// Bytes of at-least-once messages, which the store holds, charged to their senders.
     Mail,

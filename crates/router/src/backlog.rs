@@ -11,7 +11,7 @@ use std::{collections::VecDeque, mem};
 /// Subscriptions of a session whose record costs as much as another change.
 const SUBSCRIPTIONS_PER_CHANGE: usize = 16;
 
-/// What the store has not handled yet, by payer.
+/// The store's unhandled work, by payer.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     charges: VecDeque<Charge>,

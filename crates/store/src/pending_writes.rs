@@ -28,7 +28,7 @@ pub(super) struct PendingWrites {
     notices: BTreeMap<u64, Option<Box<NoticeRecord>>>,
     questions: BTreeMap<Uuid, Option<Box<QuestionRecord>>>,
     /// The highest numbers of agents and streams in the file, and of a pending message's sender.
-    /// What began after those and ended needs no write.
+    /// Whatever began after those and has ended needs no write.
     last_agent: u64,
     last_stream: u64,
 }

@@ -63,7 +63,7 @@ pub enum Origin<'a> {
     Others,
 }
 
-/// What a frame's first line states about a delivery.
+/// The facts about a delivery in a frame's first line.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Head<'a> {
     /// The sender's name from the DELIVER.

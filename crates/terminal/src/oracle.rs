@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// The most deadlines that may pass at once.
 const TICKS_MAX: usize = 2_000;
 
-/// What has become of a message.
+/// The fate of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Waiting,

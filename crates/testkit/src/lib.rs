@@ -1,6 +1,6 @@
-//! What the tests of several crates share: sandboxes with a daemon, raw clients, terminals, waiting
-//! for events, and a store in memory. For the agent CLIs it has a scripted model, and a program
-//! that plays Claude Code.
+//! Tools that the tests of several crates share: sandboxes with a daemon, raw clients, terminals,
+//! waits for events, and a store in memory. For the agent CLIs it has a scripted model, and a
+//! program that plays Claude Code.
 
 #![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
 #![allow(

@@ -243,7 +243,7 @@ fn show(mut output: impl Read, shared: &(Mutex<State>, Condvar), mut answers: Wr
     }
 }
 
-/// What a program writes to its console, from the file that gets it.
+/// The output of a program to its console, from the file that gets it.
 struct Written {
     path: PathBuf,
     file: Option<File>,

@@ -36,7 +36,7 @@ use crate::{refusal, security::checked};
 /// The longest line that cmd.exe reads.
 const SHELL_UNITS_MAX: usize = 8191;
 
-/// What to run, for CreateProcessW. All texts end with a zero, the environment with two.
+/// A program to start with CreateProcessW. All texts end with a zero, the environment with two.
 pub(crate) struct Program {
     file: Vec<u16>,
     line: Vec<u16>,
@@ -104,7 +104,7 @@ impl Program {
     }
 }
 
-/// What a new process gets from this one; `'a` is the lifetime of the values it points to.
+/// The console, jobs and handles of a new process; `'a` is the lifetime of the values it points to.
 pub(crate) struct Inheritance<'a> {
     /// The list's bytes, aligned as pointers are.
     list: Vec<u64>,

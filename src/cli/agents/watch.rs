@@ -106,7 +106,7 @@ fn follow(
     }
 }
 
-/// What is shown, and how.
+/// The shown list and its form.
 struct View {
     out: Out,
     style: Style,

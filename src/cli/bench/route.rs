@@ -13,7 +13,7 @@ const ID_DIGITS: usize = 16;
 
 /// The daemon that is measured.
 pub struct Daemon {
-    /// Where it listens.
+    /// The endpoint of the daemon.
     pub endpoint: Endpoint,
     /// A user who may run the daemon, besides this user, the system and administrators.
     pub server: Option<User>,

@@ -28,7 +28,7 @@ use std::{
 /// The time by which a restart of the system may be late.
 const LATE_MAX: Duration = Duration::from_secs(10);
 
-/// What the system's log says of the service's end.
+/// The system log's texts about the service's end.
 const DOWN: &str = "Agent Relay is down.";
 const CANCELLED: &str = "Agent Relay does not run: a command has stopped it after a failure, and \
                          this was its restart.";

@@ -1,4 +1,4 @@
-//! What `top` shows: the model, drawn into a frame.
+//! The screen of `top`: the model, drawn into a frame.
 
 use super::{
     editor::Editor,

@@ -23,7 +23,7 @@ const COARSE: Duration = Duration::from_secs(2);
 pub(super) struct Catalogue {
     /// The names of the folders below the first one; `*` is any name.
     pattern: Vec<&'static str>,
-    /// What is known, last modified first.
+    /// The known transcripts, last modified first.
     entries: Vec<Entry>,
     known: HashSet<PathBuf>,
     /// The index, among the other entries, at which the next look begins.

@@ -40,7 +40,7 @@ pub(crate) struct Agent {
     pub(crate) is_recorded: bool,
 }
 
-/// What an agent stated about its companions when it came last.
+/// The companion key that an agent stated when it joined last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CompanionKey {
     /// It has not been here since the daemon started.

@@ -20,7 +20,7 @@ pub(super) struct PatternTrie<T> {
 
 type Children<T> = BTreeMap<Box<str>, Box<Node<T>>>;
 
-/// What a lookup has visited.
+/// The work of a lookup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Visited {
     pub(super) nodes: u64,

@@ -33,7 +33,7 @@ const STILL_MS: u64 = 2000;
 /// as none.
 const STILL_UNREPORTED_MS: u64 = 10_000;
 
-/// What is known about the terminal and the agent.
+/// The observed state of the terminal and the agent.
 #[derive(Default)]
 pub(crate) struct Observer {
     pub(crate) recipe: Recipe,

@@ -48,7 +48,7 @@ pub(super) struct HookRoutes {
     announced: VecDeque<Announcement>,
 }
 
-/// What a hook has told the agent.
+/// A notice that a hook has given to the agent.
 #[derive(Debug)]
 struct Announcement {
     caller: Caller,

@@ -1,4 +1,4 @@
-//! What a program shows, as its recipe reads the screen.
+//! The state of a program, as its recipe reads it from the screen.
 //!
 //! Words count only in the part of the screen where the program itself writes them: the question in
 //! place of the composer, the signs of work in the rows just above it or below it. Whatever is

@@ -18,7 +18,7 @@ pub(super) const MARK_ROWS: usize = 3;
 /// Some prompts contain it. It counts as a blank.
 const NO_BREAK_SPACE: char = '\u{a0}';
 
-/// What a recipe reads from a screen to decide whether a text may be typed.
+/// The surroundings of the cursor, from which a recipe decides whether a text may be typed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spot {
     /// The text before the cursor in its row.

@@ -10,7 +10,7 @@ use testkit::foreign_words::BODIES;
 /// How a CLI paints its composer.
 pub(crate) struct Look {
     command: &'static str,
-    /// What the first row of the composer begins with, and its further rows.
+    /// The beginnings of the composer's first row, and of its further rows.
     prompt: &'static str,
     indent: &'static str,
     /// The rows above and below the composer.

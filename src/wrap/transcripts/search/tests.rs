@@ -400,7 +400,7 @@ fn transcript_that_a_hook_names_is_read_once_it_is_there() {
     assert_eq!(words(&events), ["first", "second"]);
 }
 
-/// What another agent says in a conversation before or after the command leads it does not count.
+/// Another agent's words in a conversation, before or after the command leads it, do not count.
 #[test]
 fn transcript_that_a_hook_names_replaces_the_older_one() {
     let home = TestHome::new("named-again");
@@ -497,7 +497,7 @@ fn transcripts_behind_a_link_to_their_folder_are_read() {
     assert_eq!(words(&events), ["read"]);
 }
 
-/// What others may have written does not count, however the file was found and whenever it changed.
+/// A file that others may have written does not count, however it was found.
 #[test]
 fn file_that_others_can_change_is_not_read() {
     let home = TestHome::new("writable");
