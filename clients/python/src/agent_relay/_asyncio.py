@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import warnings
-from typing import Any, Callable, Deque, Dict, Generator, List, Optional, Set, TypeVar
+from typing import Any, Callable, Dict, Generator, List, Optional, Set, TypeVar
 
 from . import _requests as requests
-from ._core import Core
+from ._core import Core, Properties
 from ._message import Message
 from ._stream import AsyncStream, connect_async, default_endpoint
-from ._types import Accepted, AgentRow, Answer, Ended, Refused
+from ._types import Accepted, AgentRow, Answer, Ended
 
 T = TypeVar("T")
 CLOSE_S = 2.0  # that `close()` waits for the daemon
@@ -206,7 +206,7 @@ class Engine:
                 await self._work.wait(min(LONGEST_SLEEP_S, core.wake_at() - now()))
 
 
-class AsyncClient(contextlib.AbstractAsyncContextManager["AsyncClient"]):
+class AsyncClient(Properties, contextlib.AbstractAsyncContextManager["AsyncClient"]):
     """A connection to the daemon under a name, kept up until `close()` or a permanent error.
 
     `async with AsyncClient("Ann") as relay:` and `relay = await AsyncClient("Ann")` try to join `attempts` times,
@@ -275,19 +275,13 @@ class AsyncClient(contextlib.AbstractAsyncContextManager["AsyncClient"]):
         return self._started
 
     @property
+    def _core(self) -> Core[Any]:
+        return self._engine.core
+
+    @property
     def name(self) -> str:
         """The name, as the daemon writes it."""
-        return self._started.core.name if self._started else self._name
-
-    @property
-    def session_id(self) -> str:
-        """The session, which a new connection resumes unless the daemon has forgotten it."""
-        return self._engine.core.session_id
-
-    @property
-    def failures(self) -> Deque[Refused]:
-        """The last 1,024 failures that no call raised, oldest first. They may be removed."""
-        return self._engine.core.failures
+        return self._core.name if self._started else self._name
 
     async def receive(self, timeout: Optional[float] = None) -> Optional[AsyncDelivery]:
         """Returns the next delivery; None if none comes in time, or once the client is closed."""

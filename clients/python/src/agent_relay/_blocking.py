@@ -6,13 +6,13 @@ import contextlib
 import threading
 import time
 import warnings
-from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Optional, TypeVar
 
 from . import _requests as requests
-from ._core import Core
+from ._core import Core, Properties
 from ._message import Message
 from ._stream import READ_BYTES, Stream, connect, default_endpoint
-from ._types import Accepted, AgentRow, Answer, Refused, RelayError
+from ._types import Accepted, AgentRow, Answer, RelayError
 
 T = TypeVar("T")
 CLOSE_S = 2.0  # that `close()` waits for the daemon
@@ -171,7 +171,7 @@ class Engine:
                 self.lock.notify_all()
 
 
-class Client(contextlib.AbstractContextManager["Client"]):
+class Client(Properties, contextlib.AbstractContextManager["Client"]):
     """A connection to the daemon under a name, kept up until `close()` or a permanent error.
 
     The constructor tries to join `attempts` times, then raises `Ended`. A lost connection is replaced; after ten
@@ -210,19 +210,8 @@ class Client(contextlib.AbstractContextManager["Client"]):
         return iter(self.receive, None)
 
     @property
-    def name(self) -> str:
-        """The name, as the daemon writes it."""
-        return self._engine.core.name
-
-    @property
-    def session_id(self) -> str:
-        """The session, which a new connection resumes unless the daemon has forgotten it."""
-        return self._engine.core.session_id
-
-    @property
-    def failures(self) -> Deque[Refused]:
-        """The last 1,024 failures that no call raised, oldest first. They may be removed."""
-        return self._engine.core.failures
+    def _core(self) -> Core[Any]:
+        return self._engine.core
 
     def receive(self, timeout: Optional[float] = None) -> Optional[Delivery]:
         """Returns the next delivery; None if none comes in time, or once the client is closed."""

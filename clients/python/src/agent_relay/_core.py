@@ -347,3 +347,26 @@ def refusal(kind: str, payload: Dict[str, Any]) -> Refused:
     """Returns the error in a NACK, BUSY or ERROR."""
     code = get(payload, "code", "")[:CODE] or kind
     return Refused(get(payload, "message", "")[:TEXT], code, get(payload, "to", "")[:NAME], about(payload))
+
+
+class Properties:
+    """The properties of a client, blocking or not."""
+
+    @property
+    def _core(self) -> Core[Any]:
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """The name, as the daemon writes it."""
+        return self._core.name
+
+    @property
+    def session_id(self) -> str:
+        """The session, which a new connection resumes unless the daemon has forgotten it."""
+        return self._core.session_id
+
+    @property
+    def failures(self) -> Deque[Refused]:
+        """The last 1,024 failures that no call raised, oldest first. They may be removed."""
+        return self._core.failures
