@@ -2,11 +2,12 @@
 """Lets the conformance kit drive the Python clients: python_client.py NAME [--asyncio]."""
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
 import threading
-from typing import Any, AsyncIterator, Callable, Dict, Union
+from typing import Any, AsyncIterator, Callable, Dict, Iterator, Union
 
 sys.path.insert(0, os.path.abspath(__file__ + "/../../../python/src"))
 from agent_relay import AsyncClient, AsyncDelivery, Client, Delivery, Ended, Refused, RelayError  # noqa: E402
@@ -37,6 +38,17 @@ def show_result(result: Union[None, Accepted, Answer]) -> None:
 def show_refusal(error: RelayError) -> None:
     nack = {"ack_id": error.id, "code": error.code, "message": str(error)}
     show("NACK", {**nack, "to": error.to} if error.to else nack)
+
+
+@contextlib.contextmanager
+def showing_failures() -> Iterator[None]:
+    """Prints the failure of a command. `Ended` is passed on."""
+    try:
+        yield
+    except Refused as refused:
+        show_refusal(refused)
+    except TimeoutError as error:
+        print(error, file=sys.stderr, flush=True)
 
 
 class Failures:
@@ -72,17 +84,12 @@ def with_threads(name: str) -> None:
 
 
 def take_commands(client: Client, questions: Dict[str, Delivery]) -> None:
-    # Without a buffer, whose lock this thread would still hold when the program ends.
-    for line in open(0, "rb", buffering=0):
-        try:
-            show_result(call(client, questions, line)())
-        except Ended:
-            return
-        except Refused as refused:
-            show_refusal(refused)
-        except TimeoutError as error:
-            print(error, file=sys.stderr, flush=True)
-    client.close()
+    with contextlib.suppress(Ended):
+        # Without a buffer, whose lock this thread would still hold when the program ends.
+        for line in open(0, "rb", buffering=0):
+            with showing_failures():
+                show_result(call(client, questions, line)())
+        client.close()
 
 
 async def with_tasks(name: str) -> None:
@@ -101,16 +108,11 @@ async def with_tasks(name: str) -> None:
 
 
 async def take_commands_async(client: AsyncClient, questions: Dict[str, AsyncDelivery]) -> None:
-    async for line in lines():
-        try:
-            show_result(await call(client, questions, line)())
-        except Ended:
-            return
-        except Refused as refused:
-            show_refusal(refused)
-        except TimeoutError as error:
-            print(error, file=sys.stderr, flush=True)
-    await client.close()
+    with contextlib.suppress(Ended):
+        async for line in lines():
+            with showing_failures():
+                show_result(await call(client, questions, line)())
+        await client.close()
 
 
 async def lines() -> AsyncIterator[bytes]:

@@ -29,20 +29,20 @@ def listen(*topics: str) -> "subprocess.Popen[bytes]":
     pipe = subprocess.PIPE
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
     threading.Thread(target=pass_on, args=(process,), daemon=True).start()
-    # The first connection is the listener's: other commands wait until it has joined.
+    # The first connection is the listener's: other commands wait until it has joined, or ended.
+    is_ready = threading.Event()
+    threading.Thread(target=pass_errors_on, args=(process, is_ready), daemon=True).start()
+    is_ready.wait()
+    return process
+
+
+def pass_errors_on(process: "subprocess.Popen[bytes]", is_ready: threading.Event) -> None:
     assert process.stderr
     for line in process.stderr:
         print(line.decode(), end="", file=sys.stderr, flush=True)
         if b"listening for messages" in line:
-            break
-    threading.Thread(target=pass_errors_on, args=(process,), daemon=True).start()
-    return process
-
-
-def pass_errors_on(process: "subprocess.Popen[bytes]") -> None:
-    assert process.stderr
-    for line in process.stderr:
-        print(line.decode(), end="", file=sys.stderr, flush=True)
+            is_ready.set()
+    is_ready.set()
 
 
 def pass_on(process: "subprocess.Popen[bytes]") -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import sys
-import threading
 import unittest
 from pathlib import Path
 from typing import Dict, FrozenSet, Iterable, List, Sequence, Set
@@ -14,12 +12,15 @@ TESTS = Path(__file__).resolve().parent
 KIT = TESTS.parent
 ROOT = KIT.parents[1]
 sys.path.insert(0, str(KIT))
+# After this folder, which has modules of the same names.
+sys.path.append(str(ROOT / "clients" / "python" / "tests"))
 from agent_relay_conformance.rules import (  # noqa: E402
     ABILITIES, CLIENT_RULES, DAEMON_RULES, RULES, Rule,
 )
 from agent_relay_conformance.scripted_client import DaemonRun  # noqa: E402
 from agent_relay_conformance.scripted_daemon import ClientRun  # noqa: E402
 from agent_relay_conformance.verdicts import FAIL, Verdict, judge  # noqa: E402
+from watchdog import Watched  # noqa: E402
 
 __all__ = [
     "AGENT_RELAY", "ALL", "CLIENT_RULES", "Case", "DAEMON", "DAEMON_RULES", "DaemonRun", "JOBS",
@@ -33,22 +34,12 @@ AGENT_RELAY = os.environ.get("AGENT_RELAY", "")
 DAEMON = [AGENT_RELAY, "--home", "{home}", "--endpoint", "{endpoint}", "up", "--foreground"]
 LIMIT_S = 20.0  # the longest wait for an event that comes
 SHORT_S = 3.0  # the longest wait for an event that does not come
-TEST_LIMIT_S = 180.0  # the watchdog of each test
 JOBS = 16  # Most runs wait most of the time.
 ALL = frozenset(ABILITIES)
 
 
-class Case(unittest.TestCase):
-    def setUp(self) -> None:
-        watchdog = threading.Timer(TEST_LIMIT_S, self.abort)
-        watchdog.daemon = True
-        watchdog.start()
-        self.addCleanup(watchdog.cancel)
-
-    def abort(self) -> None:
-        faulthandler.dump_traceback()
-        print(f"{self.id()} takes longer than {TEST_LIMIT_S} s", file=sys.stderr, flush=True)
-        os._exit(1)
+class Case(Watched):
+    limit_s = 180.0
 
 
 def python(*words: str) -> List[str]:

@@ -21,13 +21,13 @@ sys.path.insert(0, str(ROOT / "src"))
 from agent_relay import AsyncClient, AsyncDelivery, Client, Delivery  # noqa: E402
 from agent_relay._core import Core  # noqa: E402
 from agent_relay._wire import encode, parse  # noqa: E402
+from watchdog import Watched  # noqa: E402
 
 if sys.platform == "win32":
     raise unittest.SkipTest("these tests need Unix sockets")
 T = TypeVar("T")
 DAEMON = os.environ.get("AGENT_RELAY", "")
 LIMIT_S = 20.0  # the watchdog of each wait
-TEST_LIMIT_S = 60.0  # the watchdog of each test
 warnings.simplefilter("error", ResourceWarning)
 
 
@@ -256,24 +256,10 @@ def core_of(client: AnyClient) -> Core[Any]:
     return client.client._engine.core if isinstance(client, Driven) else client._engine.core
 
 
-class Case(unittest.TestCase):
+class Case(Watched):
     """A test with a watchdog. `face` is the kind of client that it is about."""
 
     face: Callable[..., AnyClient] = Client
-
-    def setUp(self) -> None:
-        watchdog = threading.Timer(TEST_LIMIT_S, self.abort)
-        watchdog.daemon = True
-        watchdog.start()
-        self.addCleanup(watchdog.cancel)
-
-    def abort(self) -> None:
-        import faulthandler
-
-        faulthandler.dump_traceback()
-        print(f"{self.id()} takes longer than {TEST_LIMIT_S} s", file=sys.stderr, flush=True)
-        self.doCleanups()
-        os._exit(1)
 
     def script(self, *steps: Callable[[Connection], Any]) -> Script:
         script = Script(*steps)
