@@ -15,8 +15,7 @@ from .rules import (
     ABILITIES, CLIENT_RULES, DAEMON_RULES, DEFAULT_ABILITIES, RULES, Rule,
 )
 from .scripted_client import DaemonRun
-from .scripted_daemon import ClientRun
-from .verdicts import SCHEMA, OutputFailed, emit, judge_all, report
+from .verdicts import SCHEMA, OutputFailed, emit, judge_clients, judge_daemon, report
 from .wire import Stopped, UsageError
 
 EPILOG = (
@@ -143,12 +142,7 @@ def check_client(rules: List[Rule], options: argparse.Namespace, program: List[s
     if not program:
         raise UsageError("the client's program is missing: write it after `--`")
 
-    def check(rule: Rule) -> None:
-        assert rule.check
-        with ClientRun(program, can, options.timeout) as run:
-            rule.check(run)
-
-    verdicts = judge_all(rules, can, check, max(1, options.jobs))
+    verdicts = judge_clients(program, rules, can, options.timeout, max(1, options.jobs))
     return 0 if report(verdicts, options.json) else 1
 
 
@@ -156,15 +150,8 @@ def check_daemon(rules: List[Rule], options: argparse.Namespace, program: List[s
     if bool(program) == bool(options.endpoint):
         raise UsageError("write either the daemon's program after `--`, or --endpoint PATH")
     with DaemonRun(program, options.endpoint, options.timeout) as run:
-        def check(rule: Rule) -> None:
-            assert rule.check
-            run.begin()
-            try:
-                rule.check(run)
-            finally:
-                run.finish()
-
-        verdicts = judge_all(rules, run.can, check, 1)
+        # Where a rule ends the run, no further one has begun.
+        verdicts = (judge_daemon(run, rule) for rule in rules)
         return 0 if report(verdicts, options.json) else 1
 
 

@@ -9,6 +9,11 @@ from . import client_checks as client
 from . import daemon_checks as daemon
 
 CLIENT, DAEMON = "client", "daemon"
+#: The sections of docs/PROTOCOL.md, as its anchors name them.
+SECTIONS = (
+    "1-first-minute 2-transport-and-endpoint 3-frames 4-envelopes 5-names 6-handshake "
+    "7-sending-and-receiving 8-delivery 9-backpressure 10-heartbeats 11-leaving 12-resuming "
+    "13-requests-to-the-daemon 14-codes 15-life-cycle-of-a-client 16-limits 17-security").split()
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,10 @@ class Rule:
     @property
     def section(self) -> str:
         return self.id.partition("-")[0]
+
+    @property
+    def reference(self) -> str:
+        return f"docs/PROTOCOL.md#{SECTIONS[int(self.section) - 1]}"
 
 
 def of_client(

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Dict, FrozenSet, List, Optional, Sequence
 
 from .wire import (
-    Envelope, Failed, Stopped, Stream, UsageError, brief, frame, new_folder, payload_of,
+    Envelope, Failed, Skipped, Stopped, Stream, Trace, UsageError, brief, encode, envelope, frame,
+    new_folder, new_trace, payload_of,
 )
 
 #: Short times and small queues, so that a run is short. The names are those of section 16.
@@ -27,14 +28,18 @@ queue_max_messages = 16
 replay_messages = 4
 """
 POLL_S = 0.02
+#: How long a program that accepts nothing may take to end.
+ENDING_S = 1.0
+#: So many times the kit starts a daemon again that a rule broke.
+TIMES_BROKEN_MAX = 20
 
 
 class Peer(Stream):
     """A connection to the daemon. PINGs are answered, and not counted among what comes."""
 
-    def __init__(self, endpoint: str, timeout: float) -> None:
+    def __init__(self, endpoint: str, timeout: float, trace: Trace) -> None:
         stream = socket.socket(socket.AF_UNIX)
-        super().__init__(stream)
+        super().__init__(stream, trace)
         stream.settimeout(timeout)
         try:
             stream.connect(endpoint)
@@ -57,14 +62,21 @@ class Peer(Stream):
             whole = received.envelope
             if whole is not None and whole.get("type") == "PING":
                 if self.answers_pings:
-                    self.send("PONG", {"nonce": payload_of(whole).get("nonce")})
+                    pong = envelope("PONG", {"nonce": payload_of(whole).get("nonce")})
+                    self.write_unnoted(encode(pong))
+                else:
+                    self.note("daemon", whole)
                 self.pings.put(whole)
                 continue
+            self.note("daemon", whole)
             if whole is not None:
                 self.texts[str(whole.get("id"))] = received.frame.decode()
             self.incoming.put(whole if whole is not None else {"type": repr(received.frame[:99])})
         self.incoming.put(None)
         self.pings.put(None)
+
+    def role(self) -> str:
+        return f" ({self.name})" if self.name else ""
 
     def close(self) -> None:
         self.end()
@@ -212,20 +224,19 @@ class DaemonRun:
     """A daemon under check, which the kit has started or not. To be used in a `with` statement."""
 
     def __init__(self, program: Sequence[str], endpoint: Optional[str], timeout: float) -> None:
-        self.program, self.timeout = program, timeout
+        self.program, self.timeout, self.start_timeout = program, timeout, timeout
         self.folder = new_folder()
         self.home = self.folder + "/home"
         self.endpoint = endpoint or self.folder + "/relay.sock"
         self.can: FrozenSet[str] = frozenset({"start"} if program else ())
         self.process: Optional[subprocess.Popen[bytes]] = None
         self.peers: List[Peer] = []
-        self.serial = 0
+        self.trace = new_trace()
+        self.serial = self.probes = self.times_broken = 0
+        self.welcomes = False  # A daemon without a fault answers HELLO after its start.
 
     def __enter__(self) -> DaemonRun:
-        if self.program:
-            os.mkdir(self.home, 0o700)
-            Path(self.home, "config.toml").write_text(CONFIG)
-        elif not self.accepts():
+        if not self.program and not self.accepts():
             shutil.rmtree(self.folder)
             raise UsageError(f"--endpoint: there is no daemon at {self.endpoint}")
         return self
@@ -234,16 +245,19 @@ class DaemonRun:
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def begin(self) -> None:
+    def begin(self, trace: Trace) -> None:
         """Prepares a rule: the daemon runs, and names are new. Otherwise no rule can follow."""
         self.serial += 1
+        self.trace = trace
         if not self.program and not self.accepts():
             raise Stopped(
                 f"the daemon at {self.endpoint} accepts no more connections: the other rules were "
                 "not checked")
+        if self.times_broken >= TIMES_BROKEN_MAX:
+            raise Skipped(f"{self.times_broken} rules broke the daemon: it is not started again")
         if self.program and (self.process is None or self.process.poll() is not None):
             try:
-                self.start()
+                self.start_afresh()
             except Failed as failed:
                 raise Stopped(str(failed)) from None
 
@@ -252,6 +266,57 @@ class DaemonRun:
         for peer in self.peers:
             peer.close()
         self.peers.clear()
+
+    def mend(self) -> str:
+        """Ends a daemon that a rule broke. Returns what is wrong with it, or nothing.
+
+        The next rule starts another one, with an empty home.
+        """
+        if self.process is None:
+            return ""
+        accepts = self.accepts()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            # A program that dies closes its sockets first.
+            self.process.wait(0.0 if accepts else ENDING_S)
+        code = self.process.poll()
+        if code is not None:
+            wrong = f"it ended with the exit code {code}, and printed{self.output()}"
+        elif not accepts:
+            wrong = "it accepts no more connections"
+        elif self.welcomes and not self.answers_hello(self.timeout):
+            wrong = "it answers HELLO no more"
+        else:
+            return ""
+        self.times_broken += 1
+        self.kill()
+        return f"this broke the daemon, which is started again: {wrong}"
+
+    def answers_hello(self, timeout: float) -> bool:
+        """Whether an agent with a new name can join."""
+        try:
+            peer = Peer(self.endpoint, timeout, new_trace())
+        except OSError:
+            return False
+        self.probes += 1
+        try:
+            peer.hello(self.name(f"Probe{self.probes}"))
+            peer.send("BYE", {})
+        except Failed:
+            return False
+        finally:
+            peer.close()
+        return True
+
+    def start_afresh(self) -> None:
+        """Starts a daemon with an empty home."""
+        self.kill()
+        shutil.rmtree(self.home, ignore_errors=True)
+        os.mkdir(self.home, 0o700)
+        Path(self.home, "config.toml").write_text(CONFIG)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.endpoint)
+        self.start()
+        self.welcomes = self.answers_hello(self.start_timeout)
 
     def start(self) -> None:
         """Starts the daemon, and waits until it accepts connections."""
@@ -269,12 +334,12 @@ class DaemonRun:
                     env={**inherited, **variables}, start_new_session=True)
             except OSError as error:
                 raise Stopped(f"the program {words[0]!r} does not start: {error.strerror}") from None
-        deadline = time.monotonic() + self.timeout
+        deadline = time.monotonic() + self.start_timeout
         while not self.accepts():
             code = self.process.poll()
             if code is not None or time.monotonic() > deadline:
                 self.kill()
-                ended = f"it does not listen at {self.endpoint} after {self.timeout:g} s"
+                ended = f"it does not listen at {self.endpoint} after {self.start_timeout:g} s"
                 ended = ended if code is None else f"it ended with the exit code {code}"
                 raise Failed(f"the daemon does not start: {ended}, and printed{self.output()}")
             time.sleep(POLL_S)  # The start of an unknown program is no event for others.
@@ -313,7 +378,7 @@ class DaemonRun:
     def connect(self) -> Peer:
         """Opens a connection on which nothing was sent yet."""
         try:
-            peer = Peer(self.endpoint, self.timeout)
+            peer = Peer(self.endpoint, self.timeout, self.trace)
         except OSError as error:
             raise Failed(f"no connection to {self.endpoint}: {error}") from None
         self.peers.append(peer)

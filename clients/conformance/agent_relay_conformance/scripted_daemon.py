@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, S
 
 from .envelopes import granted
 from .wire import (
-    FRAME_BYTES_MAX, Envelope, Failed, Skipped, Stopped, Stream, brief, encode, envelope,
+    FRAME_BYTES_MAX, Envelope, Failed, Skipped, Stopped, Stream, Trace, brief, encode, envelope,
     new_folder, payload_of,
 )
 
@@ -49,8 +49,8 @@ class Link(Stream):
 
     session = Session("", "Ann", granted({}))
 
-    def __init__(self, stream: socket.socket, number: int) -> None:
-        super().__init__(stream)
+    def __init__(self, stream: socket.socket, number: int, trace: Trace) -> None:
+        super().__init__(stream, trace)
         self.number = number
         self.reading = threading.Event()
         self.reading.set()
@@ -94,8 +94,10 @@ class Event(NamedTuple):
 class ClientRun:
     """A client program with a scripted daemon of its own. To be used in a `with` statement."""
 
-    def __init__(self, program: Sequence[str], can: FrozenSet[str], timeout: float) -> None:
-        self.program, self.can, self.timeout = program, can, timeout
+    def __init__(
+        self, program: Sequence[str], can: FrozenSet[str], timeout: float, trace: Trace,
+    ) -> None:
+        self.program, self.can, self.timeout, self.trace = program, can, timeout, trace
         self.folder = new_folder()
         self.endpoint = self.folder + "/relay.sock"
         self.greet: Greet = self.welcome
@@ -252,7 +254,7 @@ class ClientRun:
                     stream.close()
                     return
                 with self.changed:
-                    link = Link(stream, len(self.links))
+                    link = Link(stream, len(self.links), self.trace)
                     self.links.append(link)
                 self.happened("opened", link)
                 self.spawn_thread(self.read, link)
@@ -260,6 +262,7 @@ class ClientRun:
     def read(self, link: Link) -> None:
         is_greeted = False
         for received in link.frames():
+            link.note("client", received.envelope)
             whole = received.envelope or {}
             kind = whole.get("type")
             handled = threading.Event()

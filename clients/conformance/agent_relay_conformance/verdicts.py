@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, Generator, Iterable, NamedTuple
+from typing import Any, Callable, Dict, FrozenSet, Generator, Iterable, NamedTuple, Sequence, Tuple
 
 from .rules import Rule
-from .wire import Failed, Skipped
+from .scripted_client import DaemonRun
+from .scripted_daemon import ClientRun
+from .wire import Cited, Failed, Skipped, Trace, new_trace
 
 PASS, FAIL, SKIPPED, NOT_OBSERVABLE = "pass", "fail", "skipped", "not observable"
 NEEDS = {"start": "a daemon that the kit starts"}
@@ -20,14 +22,18 @@ class OutputFailed(Exception):
 
 
 class Verdict(NamedTuple):
-    """What was found about a rule. `why` is empty if it passed."""
+    """What was found about a rule. `why` is empty if it passed.
+
+    `frames` are the last ones before a failure.
+    """
 
     rule: Rule
     result: str
     why: str = ""
+    frames: Tuple[Cited, ...] = ()
 
 
-def judge(rule: Rule, can: Iterable[str], check: Callable[[Rule], None]) -> Verdict:
+def judge(rule: Rule, can: Iterable[str], check: Callable[[Rule, Trace], None]) -> Verdict:
     """Checks one rule. An envelope that lacks what the check reads is a failure, too."""
     if rule.check is None:
         return Verdict(rule, NOT_OBSERVABLE, rule.why_not)
@@ -35,27 +41,55 @@ def judge(rule: Rule, can: Iterable[str], check: Callable[[Rule], None]) -> Verd
     if missing:
         named = ", ".join(NEEDS.get(need, f"`--can {need}`") for need in missing)
         return Verdict(rule, SKIPPED, f"needs {named}")
+    trace = new_trace()
     try:
-        check(rule)
+        check(rule, trace)
     except Failed as failed:
-        return Verdict(rule, FAIL, str(failed))
+        return Verdict(rule, FAIL, str(failed), tuple(trace))
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        return Verdict(rule, FAIL, f"something came in another form than expected: {error!r}")
+        why = f"something came in another form than expected: {error!r}"
+        return Verdict(rule, FAIL, why, tuple(trace))
     except Skipped as skipped:
         return Verdict(rule, SKIPPED, str(skipped))
     return Verdict(rule, PASS)
 
 
-def judge_all(
-    rules: Iterable[Rule], can: Iterable[str], check: Callable[[Rule], None], jobs: int,
+def judge_client(
+    program: Sequence[str], rule: Rule, can: FrozenSet[str], timeout: float,
+) -> Verdict:
+    """Checks one rule of a client, which is started for it."""
+    def check(rule: Rule, trace: Trace) -> None:
+        assert rule.check
+        with ClientRun(program, can, timeout, trace) as run:
+            rule.check(run)
+
+    return judge(rule, can, check)
+
+
+def judge_clients(
+    program: Sequence[str], rules: Iterable[Rule], can: FrozenSet[str], timeout: float, jobs: int,
 ) -> Generator[Verdict, None, None]:
-    """Yields verdicts in the order of the rules, and checks so many rules at a time."""
-    if jobs == 1:
-        # Where a rule ends the run, no further one has begun.
-        yield from (judge(rule, can, check) for rule in rules)
-        return
+    """Yields the verdicts about a client in the order of the rules, checking several at a time."""
     with ThreadPoolExecutor(jobs) as pool:
-        yield from pool.map(lambda rule: judge(rule, can, check), rules)
+        yield from pool.map(lambda rule: judge_client(program, rule, can, timeout), rules)
+
+
+def judge_daemon(run: DaemonRun, rule: Rule) -> Verdict:
+    """Checks one rule of a daemon. One that breaks the daemon fails, whatever else was found."""
+    def check(rule: Rule, trace: Trace) -> None:
+        assert rule.check
+        run.begin(trace)
+        try:
+            rule.check(run)
+        finally:
+            run.finish()
+
+    verdict = judge(rule, run.can, check)
+    wrong = run.mend()
+    if not wrong:
+        return verdict
+    why = f"{verdict.why}. And {wrong}" if verdict.why else wrong
+    return verdict._replace(result=FAIL, why=why, frames=verdict.frames or tuple(run.trace))
 
 
 def emit(line: str) -> None:
@@ -86,13 +120,20 @@ def report(verdicts: Generator[Verdict, None, None], as_json: bool) -> bool:
 def text_of(verdict: Verdict) -> str:
     rule, result = verdict.rule, verdict.result
     result = result.upper() if result == FAIL else result
-    line = f"{result:14}  {rule.id:21}  {rule.text}"
-    return f"{line}\n    {verdict.why}" if verdict.why else line
+    lines = [f"{result:14}  {rule.id:21}  {rule.text}"]
+    lines += [f"    {verdict.why}"] if verdict.why else []
+    if verdict.result == FAIL:
+        lines.append(f"    {rule.reference}")
+        lines += [f"        {frame}" for frame in verdict.frames]
+    return "\n".join(lines)
 
 
 def json_of(verdict: Verdict) -> str:
-    row = {
-        "schema": f"{SCHEMA}.verdict/2", "rule": verdict.rule.id, "section": verdict.rule.section,
-        "binds": verdict.rule.binds, "since": verdict.rule.since, "verdict": verdict.result,
-        "text": verdict.rule.text}
-    return json.dumps({**row, "why": verdict.why} if verdict.why else row)
+    rule = verdict.rule
+    row: Dict[str, Any] = {
+        "schema": f"{SCHEMA}.verdict/2", "rule": rule.id, "section": rule.section,
+        "reference": rule.reference, "binds": rule.binds, "since": rule.since,
+        "verdict": verdict.result, "text": rule.text}
+    row.update({"why": verdict.why} if verdict.why else {})
+    row.update({"frames": [frame._asdict() for frame in verdict.frames]} if verdict.frames else {})
+    return json.dumps(row)

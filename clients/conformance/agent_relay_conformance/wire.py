@@ -11,11 +11,14 @@ import tempfile
 import threading
 import time
 import uuid
-from typing import Any, Dict, Iterator, NamedTuple, Optional
+from collections import deque
+from typing import Any, Deque, Dict, Iterator, NamedTuple, Optional
 
 Envelope = Dict[str, Any]
 
 FRAME_BYTES_MAX = 1 << 20
+#: So many frames are cited in the verdict about a rule that failed.
+CITED_MAX = 6
 #: The longest path of a socket.
 PATH_BYTES_MAX = 107 if sys.platform == "linux" else 103
 
@@ -42,6 +45,26 @@ class Received(NamedTuple):
     envelope: Optional[Envelope]
     frame: bytes
     at: float
+
+
+class Cited(NamedTuple):
+    """A frame that a verdict cites. `about` is the id of the envelope that it answers."""
+
+    by: str
+    type: str
+    id: str
+    about: str
+
+    def __str__(self) -> str:
+        return f"{self.by} {self.type} {self.id}" + (f" about {self.about}" if self.about else "")
+
+
+#: The last frames of a rule's connections.
+Trace = Deque[Cited]
+
+
+def new_trace() -> Trace:
+    return deque(maxlen=CITED_MAX)
 
 
 def new_folder() -> str:
@@ -100,16 +123,37 @@ def brief(whole: Any) -> str:
 
 
 class Stream:
-    """One end of a stream of frames. A thread of its own can call `frames`."""
+    """One end of a stream of frames. A thread of its own can call `frames`.
 
-    def __init__(self, stream: socket.socket) -> None:
-        self.socket = stream
+    Frames that are written are noted in `trace`. A subclass notes those that come.
+    """
+
+    def __init__(self, stream: socket.socket, trace: Trace) -> None:
+        self.socket, self.trace = stream, trace
         self.writing = threading.Lock()
 
     def write(self, data: bytes) -> None:
+        """Writes bytes, and notes them if they are one frame."""
+        self.note("kit", decode(data[4:]))
+        self.write_unnoted(data)
+
+    def write_unnoted(self, data: bytes) -> None:
         """Writes bytes. An end of the connection is no error: the reader finds out."""
         with self.writing, contextlib.suppress(OSError):
             self.socket.sendall(data)
+
+    def note(self, by: str, whole: Optional[Envelope]) -> None:
+        """Notes a frame in the trace. One that is no envelope has no id to cite."""
+        if whole is None:
+            return
+        payload = payload_of(whole)
+        about = payload.get("ack_id") or payload.get("ref") or ""
+        texts = (str(text)[:128] for text in (whole.get("type"), whole.get("id"), about))
+        self.trace.append(Cited(by + self.role(), *texts))
+
+    def role(self) -> str:
+        """Returns what tells this connection from others, for the trace."""
+        return ""
 
     def send(self, kind: str, payload: Any, id: str = "", **members: Any) -> str:
         """Sends an envelope and returns its id."""

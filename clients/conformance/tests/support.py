@@ -6,7 +6,7 @@ import os
 import sys
 import unittest
 from pathlib import Path
-from typing import Dict, FrozenSet, Iterable, List, Sequence, Set
+from typing import Dict, Iterable, List, Sequence, Set
 
 TESTS = Path(__file__).resolve().parent
 KIT = TESTS.parent
@@ -15,17 +15,17 @@ sys.path.insert(0, str(KIT))
 # After this folder, which has modules of the same names.
 sys.path.append(str(ROOT / "clients" / "python" / "tests"))
 from agent_relay_conformance.rules import (  # noqa: E402
-    ABILITIES, CLIENT_RULES, DAEMON_RULES, RULES, Rule,
+    ABILITIES, CLIENT_RULES, DAEMON_RULES, RULES, SECTIONS, Rule,
 )
 from agent_relay_conformance.scripted_client import DaemonRun  # noqa: E402
-from agent_relay_conformance.scripted_daemon import ClientRun  # noqa: E402
-from agent_relay_conformance.verdicts import FAIL, Verdict, judge  # noqa: E402
+from agent_relay_conformance import scripted_client, verdicts  # noqa: E402
+from agent_relay_conformance.verdicts import FAIL, Verdict, judge_client  # noqa: E402
 from watchdog import Watched  # noqa: E402
 
 __all__ = [
     "AGENT_RELAY", "ALL", "CLIENT_RULES", "Case", "DAEMON", "DAEMON_RULES", "DaemonRun", "JOBS",
-    "KIT", "LIMIT_S", "ROOT", "RULES", "Rule", "SHORT_S", "TESTS", "Verdict", "failures",
-    "judge_client", "judge_daemon", "python",
+    "KIT", "LIMIT_S", "ROOT", "RULES", "Rule", "SECTIONS", "SHORT_S", "TESTS", "Verdict", "failures",
+    "judge_client", "judge_daemon", "python", "scripted_client",
 ]
 
 if sys.platform == "win32":
@@ -48,34 +48,18 @@ def python(*words: str) -> List[str]:
     return [sys.executable, "-I", "-S", "-X", cache, str(TESTS / words[0]), *words[1:]]
 
 
-def judge_client(
-    command: Sequence[str], rule: Rule, can: FrozenSet[str], timeout: float = LIMIT_S,
-) -> Verdict:
-    def check(rule: Rule) -> None:
-        assert rule.check
-        with ClientRun(command, can, timeout) as run:
-            rule.check(run)
-
-    return judge(rule, can, check)
-
-
 def judge_daemon(
     command: Sequence[str], rules: Iterable[Rule], breaks: Set[str],
 ) -> List[Verdict]:
     """Checks a daemon. Waits only shortly where it `breaks` a rule."""
     with DaemonRun(command, None, LIMIT_S) as run:
-        def check(rule: Rule) -> None:
-            assert rule.check
+        found = []
+        for rule in rules:
             run.timeout = SHORT_S if rule.id in breaks else LIMIT_S
-            run.begin()
-            try:
-                rule.check(run)
-            finally:
-                run.finish()
-
-        return [judge(rule, run.can, check) for rule in rules]
+            found.append(verdicts.judge_daemon(run, rule))
+        return found
 
 
-def failures(verdicts: Iterable[Verdict]) -> Dict[str, str]:
+def failures(found: Iterable[Verdict]) -> Dict[str, str]:
     """Returns the ids of the rules that failed, with the reasons."""
-    return {v.rule.id: v.why for v in verdicts if v.result == FAIL}
+    return {v.rule.id: v.why for v in found if v.result == FAIL}

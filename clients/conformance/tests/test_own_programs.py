@@ -125,7 +125,7 @@ class OwnPrograms(Case):
         program = [
             sys.executable, "-m", "agent_relay_conformance", "daemon", "--only", "6-second-hello"]
         with DaemonRun(DAEMON, None, LIMIT_S) as run:
-            run.begin()
+            run.start_afresh()
             words = [*program, "--only", "2-endpoint-file", "--endpoint", run.endpoint]
             done = subprocess.run(words, cwd=KIT, stdout=subprocess.PIPE, text=True)
         lines = done.stdout.splitlines()

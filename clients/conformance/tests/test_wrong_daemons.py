@@ -2,9 +2,12 @@
 
 import unittest
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Dict, Set
+from typing import Dict, List, Set
+from unittest import mock
 
-from support import AGENT_RELAY, DAEMON_RULES, JOBS, Case, failures, judge_daemon, python
+from support import (
+    AGENT_RELAY, DAEMON_RULES, JOBS, Case, failures, judge_daemon, python, scripted_client,
+)
 
 EVERY = {rule.id for rule in DAEMON_RULES}
 
@@ -18,6 +21,10 @@ WRONG: Dict[str, Set[str]] = {
     "id-only": {"8-other-content"},
     "every-answer": {"8-first-answer"},
     "lasting-patterns": {"7-session-patterns"},
+    # The kit starts these again. The rules that follow find nothing wrong.
+    "dies": {"6-second-hello"},
+    "hangs": {"6-second-hello"},
+    "closes": {"6-second-hello"},
     # A broadcast to everyone and one on a topic have a rule each.
     "echo": {"7-to-everyone", "7-to-topic"},
     # The dedup window must survive a crash, too, and is that of a guest that returns.
@@ -72,10 +79,13 @@ CAUGHT = {
 }
 
 
+def command(flag: str) -> List[str]:
+    return python("wrong_daemon.py", AGENT_RELAY, "{endpoint}", "{home}", flag)
+
+
 def judge(flag: str, ids: Set[str], breaks: Set[str]) -> Dict[str, str]:
-    command = python("wrong_daemon.py", AGENT_RELAY, "{endpoint}", "{home}", flag)
     rules = [rule for rule in DAEMON_RULES if rule.id in ids]
-    return failures(judge_daemon(command, rules, breaks))
+    return failures(judge_daemon(command(flag), rules, breaks))
 
 
 @unittest.skipUnless(AGENT_RELAY, "AGENT_RELAY does not name a daemon")
@@ -101,6 +111,22 @@ class WrongDaemons(Case):
         for flag, id in CAUGHT.items():
             with self.subTest(flag):
                 self.assertEqual(set(self.found[flag].result()), {id})
+
+    def test_verdict_states_how_a_rule_broke_the_daemon(self) -> None:
+        for flag, text in {
+            "dies": "it ended with the exit code 3", "hangs": "it answers HELLO no more",
+            "closes": "it accepts no more connections",
+        }.items():
+            with self.subTest(flag):
+                why = self.found[flag].result()["6-second-hello"]
+                self.assertIn(f"this broke the daemon, which is started again: {text}", why)
+
+    def test_kit_starts_a_daemon_again_within_bounds(self) -> None:
+        rules = [rule for rule in DAEMON_RULES if rule.section == "8"]
+        with mock.patch.object(scripted_client, "TIMES_BROKEN_MAX", 2):
+            found = judge_daemon(command("mortal"), rules, {rule.id for rule in rules})
+        self.assertEqual([v.result for v in found], ["fail"] * 2 + ["skipped"] * (len(rules) - 2))
+        self.assertEqual(found[2].why, "2 rules broke the daemon: it is not started again")
 
     def test_daemon_that_ends_each_connection_fails_every_rule(self) -> None:
         """Only the rules about files of the daemon need no connection."""

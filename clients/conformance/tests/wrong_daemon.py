@@ -376,6 +376,32 @@ def up_gaps(link, whole):
         whole.payload["streams"] = []
 
 
+# A daemon that breaks
+
+
+BREAKS = threading.Event()
+
+
+def up_breaks(link, whole):
+    """A second HELLO breaks the daemon."""
+    if whole.type == "HELLO" and link.name:
+        BREAKS.set()
+        threading.Event().wait()
+
+
+up_hangs = up_closes = up_breaks
+
+
+def up_dies(link, whole):
+    if whole.type == "HELLO" and link.name:
+        os._exit(3)
+
+
+def up_mortal(link, whole):
+    if whole.type == "SEND":
+        os._exit(3)
+
+
 # The sockets
 
 
@@ -414,9 +440,13 @@ def serve(links):
         try:
             stream = listener.accept()[0]
         except socket.timeout:
+            if FLAG == "closes" and BREAKS.is_set():
+                return listener.close()
             if not os.path.exists(ENDPOINT):
                 listener = listen()
             continue
+        if BREAKS.is_set():
+            threading.Event().wait()
         if FLAG == "mute":
             stream.close()
             continue
