@@ -15,6 +15,7 @@ from .rules import (
     ABILITIES, CLIENT_RULES, DAEMON_RULES, DEFAULT_ABILITIES, RULES, Rule,
 )
 from .scripted_client import DaemonRun
+from .scripted_daemon import Options
 from .verdicts import SCHEMA, OutputFailed, emit, judge_clients, judge_daemon, report
 from .wire import Stopped, UsageError
 
@@ -66,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
             help="only this rule, or the rules of this section; may be repeated")
         command.add_argument(
             "--part", choices=["1.0", "1.1"], default="1.1",
-            help="only the rules that version 1.0 has, too (default: all)")
+            help="judge by the text of this version of the protocol (default: %(default)s)")
         command.add_argument(
             "--timeout", type=seconds, default=20.0, metavar="SECONDS",
             help="the longest wait for an event (default: %(default)s)")
@@ -142,7 +143,8 @@ def check_client(rules: List[Rule], options: argparse.Namespace, program: List[s
     if not program:
         raise UsageError("the client's program is missing: write it after `--`")
 
-    verdicts = judge_clients(program, rules, can, options.timeout, max(1, options.jobs))
+    how = Options(can, options.timeout, options.part)
+    verdicts = judge_clients(program, rules, how, max(1, options.jobs))
     return 0 if report(verdicts, options.json) else 1
 
 

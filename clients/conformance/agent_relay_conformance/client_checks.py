@@ -70,7 +70,7 @@ def checks_who_runs_the_daemon(run: ClientRun) -> None:
 
 def joins_elsewhere(run: ClientRun) -> None:
     """Fails unless the client joins another daemon. One that never connects proves nothing."""
-    with ClientRun(run.program, run.can, run.timeout, run.trace) as other:
+    with ClientRun(run.program, run.options, run.trace) as other:
         other.join()
 
 
@@ -768,7 +768,7 @@ def repeats_messages_in_order(run: ClientRun) -> None:
 def stays_away_after_a_fatal_error(run: ClientRun) -> None:
     """A fatal ERROR ends the client, also one with a code that no version has."""
     for code in ("SESSION_REPLACED", "BAD_FRAME", "KIT_CODE"):
-        with ClientRun(run.program, run.can, run.timeout, run.trace) as other:
+        with ClientRun(run.program, run.options, run.trace) as other:
             stays_away_after(other, code)
 
 

@@ -100,16 +100,16 @@ CLIENT_RULES = (
         "4-envelope", "1.0", client.sends_envelopes,
         "A client sends envelopes that the daemon accepts.", needs="send"),
     of_client(
-        "4-unknown-members", "1.0", client.ignores_unknown_members,
+        "4-unknown-members", "1.1", client.ignores_unknown_members,
         "A client ignores members that it does not know, at every level.", needs="send"),
     of_client(
-        "4-any-payload", "1.0", client.accepts_any_payload,
+        "4-any-payload", "1.1", client.accepts_any_payload,
         "A client accepts any JSON object as the payload of a message."),
     of_client(
         "6-hello-first", "1.0", client.greets_first,
         "A client's first frame is HELLO or RESUME."),
     of_client(
-        "6-hello-in-time", "1.0", client.greets_in_time,
+        "6-hello-in-time", "1.1", client.greets_in_time,
         "HELLO comes within `handshake_timeout_ms` of connecting."),
     of_client(
         "6-hello-again", "1.1", client.repeats_hello_after_invalid,
@@ -177,7 +177,7 @@ CLIENT_RULES = (
         "12-stale", "1.1", client.says_hello_when_resume_is_stale,
         "After RESUME and NACK `STALE`, a client sends HELLO.", needs="reconnect resume"),
     of_client(
-        "14-unknown-code", "1.0", client.tolerates_unknown_codes,
+        "14-unknown-code", "1.1", client.tolerates_unknown_codes,
         "A client treats a code that it does not know by its type and by `fatal`.", needs="send"),
     not_observable(
         "15-wrapper-cycle", CLIENT, "it binds wrappers of agents, which the kit does not drive",
@@ -216,7 +216,7 @@ DAEMON_RULES = (
         "A socket that was removed is created again within five seconds.", needs="start"),
     of_daemon(
         "3-frame-limit", "1.0", daemon.frame_limit_holds,
-        "A frame may have `max_frame_bytes`; a longer one is refused once its length is known."),
+        "A frame may have `max_frame_bytes`; the length of a longer one ends the connection."),
     of_daemon(
         "3-frame-in-pieces", "1.0", daemon.frames_may_be_in_pieces,
         "A frame may come in any number of pieces, and several may come at once."),
@@ -366,7 +366,7 @@ DAEMON_RULES = (
         "A message to `*` reaches every connected agent but the sender.", needs="start"),
     of_daemon(
         "7-to-topic", "1.0", daemon.topic_reaches_its_subscribers,
-        "A message on a topic reaches every connected subscriber but the sender."),
+        "A message to `*` on a topic reaches every connected subscriber but the sender."),
     of_daemon(
         "7-no-recipient", "1.1", daemon.recipient_must_be_there,
         "A SEND without recipient, or to what is no name, gets NACK `INVALID`."),
@@ -383,7 +383,7 @@ DAEMON_RULES = (
         "7-set-by-daemon", "1.1", daemon.delivery_is_set_by_the_daemon,
         "A sender cannot set `delivery` of what another agent receives."),
     of_daemon(
-        "7-stream-number", "1.0", daemon.streams_count_for_themselves,
+        "7-stream-number", "1.1", daemon.streams_count_for_themselves,
         "`seq` counts from 1 in each stream, and a refused SEND uses no number."),
     of_daemon(
         "7-stream-order", "1.0", daemon.stream_is_in_order,
@@ -410,7 +410,7 @@ DAEMON_RULES = (
         "7-session-patterns", "1.1", daemon.subscriptions_belong_to_the_session,
         "Subscriptions end with the session, and are in force again when it is resumed."),
     of_daemon(
-        "8-at-most-once", "1.0", daemon.at_most_once_is_not_answered,
+        "8-at-most-once", "1.1", daemon.at_most_once_is_not_answered,
         "An at-most-once message that is accepted gets no answer."),
     of_daemon(
         "8-never-again", "1.1", daemon.at_most_once_is_never_repeated,
@@ -497,8 +497,10 @@ DAEMON_RULES = (
         "10-any-frame", "1.1", daemon.any_frame_shows_life,
         "Any frame shows that a client is alive."),
     of_daemon(
-        "11-bye", "1.0", daemon.bye_ends_the_session,
-        "BYE from a client ends its connection, after what was handed out, and its session."),
+        "11-bye", "1.0", daemon.bye_ends_the_connection, "BYE from a client ends its connection."),
+    of_daemon(
+        "11-session", "1.1", daemon.bye_ends_the_session,
+        "BYE from a client ends its session, after what was handed out is written."),
     of_daemon(
         "11-stop", "1.1", daemon.daemon_leaves_with_bye,
         "BYE from the daemon has a `reason`, and ends the connection but not the session.",

@@ -34,10 +34,20 @@ ENDING_S = 1.0
 TIMES_BROKEN_MAX = 20
 
 
-class Peer(Stream):
-    """A connection to the daemon. PINGs are answered, and not counted among what comes."""
+#: What HELLO states in the text of version 1.0.
+CAPABILITIES_1_0 = {"ack": True, "resume": True, "max_inflight": 256, "supports_topics": True}
 
-    def __init__(self, endpoint: str, timeout: float, trace: Trace) -> None:
+
+class Peer(Stream):
+    """A connection to the daemon. PINGs are answered, and not counted among what comes.
+
+    One that `speaks_1_0` acknowledges each DELIVER, drops what comes again, and counts no ACK and
+    no BYE: version 1.0 does not say when they come.
+    """
+
+    def __init__(
+        self, endpoint: str, timeout: float, trace: Trace, speaks_1_0: bool = False,
+    ) -> None:
         stream = socket.socket(socket.AF_UNIX)
         super().__init__(stream, trace)
         stream.settimeout(timeout)
@@ -47,7 +57,7 @@ class Peer(Stream):
             stream.close()
             raise
         stream.settimeout(None)
-        self.timeout, self.answers_pings = timeout, True
+        self.timeout, self.speaks_1_0, self.answers_pings = timeout, speaks_1_0, True
         self.name = self.session = self.token = ""
         self.server: Dict[str, Any] = {}
         self.incoming: queue.SimpleQueue[Optional[Envelope]] = queue.SimpleQueue()
@@ -69,11 +79,20 @@ class Peer(Stream):
                 self.pings.put(whole)
                 continue
             self.note("daemon", whole)
+            if self.speaks_1_0 and whole is not None and self.is_handled(whole):
+                continue
             if whole is not None:
                 self.texts[str(whole.get("id"))] = received.frame.decode()
             self.incoming.put(whole if whole is not None else {"type": repr(received.frame[:99])})
         self.incoming.put(None)
         self.pings.put(None)
+
+    def is_handled(self, whole: Envelope) -> bool:
+        """Does what a client of version 1.0 does. Returns whether that is all."""
+        if whole.get("type") != "DELIVER":
+            return whole.get("type") in ("ACK", "BYE")
+        self.ack(whole, seq=(whole.get("delivery") or {}).get("seq"))
+        return str(whole.get("id")) in self.texts
 
     def role(self) -> str:
         return f" ({self.name})" if self.name else ""
@@ -171,13 +190,15 @@ class Peer(Stream):
 
     def hello(self, name: str, **payload: Any) -> Envelope:
         """Joins. Returns WELCOME."""
+        self.name = name
         self.send("HELLO", {"agent": name, **payload})
         return self.welcome()
 
     def welcome(self) -> Envelope:
         whole = self.expect("WELCOME")
         payload = payload_of(whole)
-        self.name, self.session = str(payload.get("agent")), str(payload.get("session_id"))
+        # In version 1.0, WELCOME does not state the name.
+        self.name, self.session = str(payload.get("agent", self.name)), str(payload.get("session_id"))
         self.token = str(payload.get("resume_token"))
         server = payload.get("server")
         self.server = server if isinstance(server, dict) else {}
@@ -217,7 +238,11 @@ class Peer(Stream):
         self.send("NACK", {**answer, **payload})
 
     def subscribe(self, pattern: str, kind: str = "SUBSCRIBE") -> None:
-        self.expect("ACK", ack_id=self.send(kind, {}, topic=pattern))
+        id = self.send(kind, {}, topic=pattern)
+        if self.speaks_1_0:
+            self.expect_nothing()
+        else:
+            self.expect("ACK", ack_id=id)
 
 
 class DaemonRun:
@@ -375,10 +400,10 @@ class DaemonRun:
         """Returns a topic that no other rule uses."""
         return f"kit-{os.getpid()}-{self.serial}.{label}"
 
-    def connect(self) -> Peer:
+    def connect(self, speaks_1_0: bool = False) -> Peer:
         """Opens a connection on which nothing was sent yet."""
         try:
-            peer = Peer(self.endpoint, self.timeout, self.trace)
+            peer = Peer(self.endpoint, self.timeout, self.trace, speaks_1_0)
         except OSError as error:
             raise Failed(f"no connection to {self.endpoint}: {error}") from None
         self.peers.append(peer)
@@ -388,6 +413,12 @@ class DaemonRun:
         """Joins as an agent with a name of its own."""
         peer = self.connect()
         peer.hello(self.name(label), **payload)
+        return peer
+
+    def join_1_0(self, label: str, **payload: Any) -> Peer:
+        """Joins as an agent that speaks version 1.0, with a name of its own."""
+        peer = self.connect(speaks_1_0=True)
+        peer.hello(self.name(label), capabilities=CAPABILITIES_1_0, **payload)
         return peer
 
     def pair(self) -> List[Peer]:

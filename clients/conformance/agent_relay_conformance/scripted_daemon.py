@@ -28,6 +28,14 @@ from .wire import (
 Greet = Callable[["Link", Envelope], None]
 
 
+class Options(NamedTuple):
+    """How a client is checked: what it can do, the longest wait in seconds, and the version."""
+
+    can: FrozenSet[str]
+    timeout: float
+    part: str = "1.1"
+
+
 class Session(NamedTuple):
     """What WELCOME states about a client, and a token resumes."""
 
@@ -92,12 +100,15 @@ class Event(NamedTuple):
 
 
 class ClientRun:
-    """A client program with a scripted daemon of its own. To be used in a `with` statement."""
+    """A client program with a scripted daemon of its own. To be used in a `with` statement.
 
-    def __init__(
-        self, program: Sequence[str], can: FrozenSet[str], timeout: float, trace: Trace,
-    ) -> None:
-        self.program, self.can, self.timeout, self.trace = program, can, timeout, trace
+    The daemon speaks version 1.1. For the `part` 1.0, it sends nothing that is not in the text of
+    that version: no ACK of a SEND, and no member that came later.
+    """
+
+    def __init__(self, program: Sequence[str], options: Options, trace: Trace) -> None:
+        self.program, self.options, self.trace = program, options, trace
+        self.can, self.timeout, self.speaks_1_0 = options.can, options.timeout, options.part == "1.0"
         self.folder = new_folder()
         self.endpoint = self.folder + "/relay.sock"
         self.greet: Greet = self.welcome
@@ -320,10 +331,14 @@ class ClientRun:
             granted(greeting) if is_hello else before.capabilities)
         token = f"{number:064x}"
         self.sessions[token] = link.session
-        return envelope("WELCOME", {
-            "session_id": link.session.id, "resume_token": token, "agent": link.session.agent,
-            "capabilities": link.session.capabilities, "server": self.server,
-        })
+        payload = {"session_id": link.session.id, "resume_token": token, "server": self.server}
+        if self.speaks_1_0:
+            members = ("max_frame_bytes", "heartbeat_ms")
+            payload["server"] = {member: self.server[member] for member in members}
+        else:
+            payload["agent"] = link.session.agent
+            payload["capabilities"] = link.session.capabilities
+        return envelope("WELCOME", payload)
 
     def sync(self, link: Link, resume: Envelope) -> None:
         streams = payload_of(resume).get("streams")
@@ -421,8 +436,10 @@ class ClientRun:
         return event.link, event
 
     def accept_message(self, send: Event, **members: Any) -> None:
-        """Answers a SEND with ACK `accepted`."""
+        """Answers a SEND with ACK `accepted`. Version 1.0 has no such answer."""
         assert send.link
+        if self.speaks_1_0:
+            return
         answer = {"ack_id": send.id, "state": "accepted", "durability": "disk", **members}
         send.link.send("ACK", answer)
 
@@ -444,10 +461,12 @@ class ClientRun:
         self, link: Link, id: str, seq: int, body: str = "", *, ack: bool = True, **members: Any,
     ) -> Envelope:
         """Returns a DELIVER to the agent of a connection."""
-        delivery = {
-            "seq": seq, "session_id": link.session.id,
-            "sender": {"session": "s-b", "auth": "claim"}, **members.pop("delivery", {})}
-        delivery.update({"requires_ack": True} if ack else {})
+        delivery, more = {"seq": seq, "session_id": link.session.id}, members.pop("delivery", {})
+        if self.speaks_1_0:
+            members.setdefault("payload_meta", {"requires_ack": ack})
+        else:
+            delivery.update({"sender": {"session": "s-b", "auth": "claim"}, **more})
+            delivery.update({"requires_ack": True} if ack else {})
         payload = members.pop("payload", {"kind": "message", "body": body or id})
         return envelope(
             "DELIVER", payload, id, from_="Bob", to=link.session.agent, **members,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, FrozenSet, Generator, Iterable, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, Generator, Iterable, NamedTuple, Sequence, Tuple
 
 from .rules import Rule
 from .scripted_client import DaemonRun
-from .scripted_daemon import ClientRun
+from .scripted_daemon import ClientRun, Options
 from .wire import Cited, Failed, Skipped, Trace, new_trace
 
 PASS, FAIL, SKIPPED, NOT_OBSERVABLE = "pass", "fail", "skipped", "not observable"
@@ -54,24 +54,22 @@ def judge(rule: Rule, can: Iterable[str], check: Callable[[Rule, Trace], None]) 
     return Verdict(rule, PASS)
 
 
-def judge_client(
-    program: Sequence[str], rule: Rule, can: FrozenSet[str], timeout: float,
-) -> Verdict:
+def judge_client(program: Sequence[str], rule: Rule, options: Options) -> Verdict:
     """Checks one rule of a client, which is started for it."""
     def check(rule: Rule, trace: Trace) -> None:
         assert rule.check
-        with ClientRun(program, can, timeout, trace) as run:
+        with ClientRun(program, options, trace) as run:
             rule.check(run)
 
-    return judge(rule, can, check)
+    return judge(rule, options.can, check)
 
 
 def judge_clients(
-    program: Sequence[str], rules: Iterable[Rule], can: FrozenSet[str], timeout: float, jobs: int,
+    program: Sequence[str], rules: Iterable[Rule], options: Options, jobs: int,
 ) -> Generator[Verdict, None, None]:
     """Yields the verdicts about a client in the order of the rules, checking several at a time."""
     with ThreadPoolExecutor(jobs) as pool:
-        yield from pool.map(lambda rule: judge_client(program, rule, can, timeout), rules)
+        yield from pool.map(lambda rule: judge_client(program, rule, options), rules)
 
 
 def judge_daemon(run: DaemonRun, rule: Rule) -> Verdict:

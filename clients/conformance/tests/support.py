@@ -19,12 +19,13 @@ from agent_relay_conformance.rules import (  # noqa: E402
 )
 from agent_relay_conformance.scripted_client import DaemonRun  # noqa: E402
 from agent_relay_conformance import scripted_client, verdicts  # noqa: E402
+from agent_relay_conformance.scripted_daemon import Options  # noqa: E402
 from agent_relay_conformance.verdicts import FAIL, Verdict, judge_client  # noqa: E402
 from watchdog import Watched  # noqa: E402
 
 __all__ = [
     "AGENT_RELAY", "ALL", "CLIENT_RULES", "Case", "DAEMON", "DAEMON_RULES", "DaemonRun", "JOBS",
-    "KIT", "LIMIT_S", "ROOT", "RULES", "Rule", "SECTIONS", "SHORT_S", "TESTS", "Verdict", "failures",
+    "KIT", "LIMIT_S", "Options", "ROOT", "RULES", "Rule", "SECTIONS", "SHORT_S", "TESTS", "Verdict", "failures",
     "judge_client", "judge_daemon", "python", "scripted_client",
 ]
 

@@ -13,13 +13,14 @@ from typing import Dict, FrozenSet, List, Sequence, Set
 
 from support import (
     AGENT_RELAY, CLIENT_RULES, DAEMON, DAEMON_RULES, JOBS, KIT, LIMIT_S, ROOT, TESTS, Case,
-    DaemonRun, Verdict, failures, judge_client, judge_daemon,
+    DaemonRun, Options, Verdict, failures, judge_client, judge_daemon,
 )
 
 ADAPTERS = KIT / "adapters"
 TYPESCRIPT = ROOT / "clients" / "typescript" / "dist" / "src" / "index.js"
 GO = ROOT / "target" / "clients" / "go_client"
 NODE = shutil.which("node")
+NPM = os.environ.get("AGENT_RELAY_1_0", "")
 IS_ROOT = sys.platform == "linux" and os.getuid() == 0
 COMMANDS = frozenset("send publish subscribe unsubscribe outcomes".split())
 RECONNECTS = frozenset("reconnect resume".split())
@@ -28,14 +29,19 @@ QUESTIONS = frozenset("ask answer".split())
 
 @dataclass
 class Own:
-    """A client, what it can do, and which rules are skipped for it."""
+    """A client, what it can do, and which rules are skipped for it or fail."""
 
     command: Sequence[str]
     can: FrozenSet[str]
     skipped: Set[str] = field(default_factory=set)
     only: Set[str] = field(default_factory=set)
+    part: str = "1.1"
+    fails: Set[str] = field(default_factory=set)
 
 
+OF_1_0 = {rule.id for rule in CLIENT_RULES if rule.since == "1.0"}
+#: Rules that version 1.0 has not, and that its clients keep.
+KEPT_BY_1_0 = {"4-unknown-members", "4-any-payload", "6-hello-in-time", "14-unknown-code"}
 NEED_RECONNECT = {rule.id for rule in CLIENT_RULES if "reconnect" in rule.needs}
 CLIENTS = {
     "tests/client.py": Own(
@@ -64,8 +70,21 @@ CLIENTS = {
         [str(GO), "Ann"], COMMANDS | RECONNECTS | QUESTIONS, skipped={"17-control-characters"}),
     "version 1.0": Own(
         [sys.executable, "-I", str(TESTS / "client_1_0.py"), "Ann"], COMMANDS,
-        only={rule.id for rule in CLIENT_RULES if rule.since == "1.0"}),
+        only=OF_1_0 | KEPT_BY_1_0),
+    "version 1.0 with its daemon": Own(
+        [sys.executable, "-I", str(TESTS / "client_1_0.py"), "Ann"], COMMANDS,
+        only=OF_1_0, part="1.0"),
+    # This one writes frames of up to 1 MiB, whatever WELCOME states.
+    "npm": Own(
+        [NODE or "", str(ADAPTERS / "npm_client_1_0.mjs"), NPM, "Ann"],
+        frozenset("send subscribe unsubscribe".split()), only=OF_1_0, part="1.0",
+        fails={"3-max-frame"}),
 }
+#: This one ignores RESUME.
+NPM_DAEMON = [NODE or "", str(ADAPTERS / "npm_daemon_1_0.mjs"), NPM, "{endpoint}", "{home}"]
+NPM_DAEMON_FAILS = {"12-topics-of-1.0"}
+HAS_NPM = bool(NODE and NPM)
+WHY_NO_NPM = "there is no Node, or AGENT_RELAY_1_0 does not name agent-relay 1.6.0 of npm"
 
 
 def without_root(ids: Set[str], of_root: str) -> Set[str]:
@@ -93,6 +112,10 @@ class OwnPrograms(Case):
             del clients["TypeScript"]
             with self.subTest("TypeScript"):
                 self.skipTest("there is no Node, or the TypeScript client is not built")
+        if not HAS_NPM:
+            del clients["npm"]
+            with self.subTest("npm"):
+                self.skipTest(WHY_NO_NPM)
         if not GO.exists():
             del clients["Go"]
             with self.subTest("Go"):
@@ -102,14 +125,15 @@ class OwnPrograms(Case):
             if not own.only or rule.id in own.only]
         with ThreadPoolExecutor(JOBS) as pool:
             verdicts = list(pool.map(
-                lambda job: judge_client(job[1].command, job[2], job[1].can, LIMIT_S), jobs))
+                lambda job: judge_client(
+                    job[1].command, job[2], Options(job[1].can, LIMIT_S, job[1].part)), jobs))
         found: Dict[str, List[Verdict]] = {name: [] for name in clients}
         for (name, _, _), verdict in zip(jobs, verdicts):
             found[name].append(verdict)
         for name, own in clients.items():
             with self.subTest(name):
                 failed = failures(found[name])
-                self.assertEqual(failed, {})
+                self.assertEqual(set(failed), own.fails, failed)
                 skipped = {v.rule.id: v.why for v in found[name] if v.result == "skipped"}
                 wanted = own.skipped if own.only else without_root(own.skipped, "2-peer-user")
                 self.assertEqual(set(skipped), wanted, skipped)
@@ -120,6 +144,13 @@ class OwnPrograms(Case):
         self.assertEqual(failed, {})
         skipped = {v.rule.id: v.why for v in verdicts if v.result == "skipped"}
         self.assertEqual(set(skipped), without_root(set(), "2-other-user"), skipped)
+
+    @unittest.skipUnless(HAS_NPM, WHY_NO_NPM)
+    def test_daemon_of_version_1_0_fails_what_its_specification_says(self) -> None:
+        rules = [rule for rule in DAEMON_RULES if rule.since == "1.0"]
+        found = judge_daemon(NPM_DAEMON, rules, NPM_DAEMON_FAILS)
+        others = {v.rule.id: (v.result, v.why) for v in found if v.result != "pass"}
+        self.assertEqual(set(others), NPM_DAEMON_FAILS, others)
 
     def test_daemon_that_runs_already_is_checked_by_its_endpoint(self) -> None:
         program = [

@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Dict, List, Set
 
 from support import (
-    ALL, CLIENT_RULES, JOBS, LIMIT_S, SHORT_S, Case, Rule, Verdict, failures, judge_client, python,
+    ALL, CLIENT_RULES, JOBS, LIMIT_S, SHORT_S, Case, Options, Rule, Verdict, failures, judge_client, python,
 )
 
 #: The rules that each wrong client breaks. It passes all others.
@@ -89,7 +89,7 @@ class WrongClients(Case):
         def submit(flag: str, rule: Rule, is_broken: bool) -> "Future[Verdict]":
             seconds = SHORT_S if is_broken and flag != "slow" else LIMIT_S
             return pool.submit(
-                judge_client, python("wrong_client.py", flag), rule, ALL, seconds)
+                judge_client, python("wrong_client.py", flag), rule, Options(ALL, seconds))
 
         rules = {rule.id: rule for rule in CLIENT_RULES}
         cls.caught = {flag: submit(flag, rules[id], True) for flag, id in CAUGHT.items()}

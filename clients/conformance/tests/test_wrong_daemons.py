@@ -14,7 +14,7 @@ EVERY = {rule.id for rule in DAEMON_RULES}
 #: The rules that each wrong daemon breaks. It passes all others.
 WRONG: Dict[str, Set[str]] = {
     "any-user": {"2-other-user"},
-    "patient": {"3-frame-limit"},
+    "patient": {"3-frame-limit", "4-long-frame"},
     "re-encodes": {"4-unchanged"},
     "any-sender": {"7-own-name"},
     "any-ack": {"8-own-deliveries"},
@@ -69,7 +69,7 @@ CAUGHT = {
     "no-bound": "9-full-queue",
     "whole-queue": "9-half-queue",
     "pong-only": "10-any-frame",
-    "lasting-session": "11-bye",
+    "lasting-session": "11-session",
     "shared-session": "12-replaced",
     "lasting-token": "12-used-token",
     "hasty-proof": "12-lost-welcome",
