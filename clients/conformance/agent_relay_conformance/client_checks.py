@@ -361,6 +361,24 @@ def acknowledges_everything(run: ClientRun) -> None:
         run.answer(f"d-{number}", link)
 
 
+def acknowledges_no_more_than_came(run: ClientRun) -> None:
+    """Two streams with gaps. In each round, every ACK is compared with what its stream has had."""
+    link = run.join()
+    came: Dict[str, Any] = {}
+    highest: Dict[Any, int] = {}
+    for direct, published in ((1, 10), (2, 20), (5, 21)):
+        for topic, seq in ((None, direct), ("kit.topic", published)):
+            highest[topic], came[f"d-{seq}"] = seq, topic
+            members: Dict[str, Any] = {"topic": topic} if topic else {}
+            run.deliver(link, f"d-{seq}", seq, **members)
+        for seq in (direct, published):
+            run.answer(f"d-{seq}", link)
+        for event in [e for e in run.history if e.kind == "frame" and e.type == "ACK"]:
+            up_to = event.payload.get("cumulative_seq", 0)
+            last = highest[came[event.payload["ack_id"]]]
+            check(up_to <= last, f"{last} is the last number that came: {brief(event.envelope)}")
+
+
 def drops_duplicates(run: ClientRun) -> None:
     """Deliveries come again, also on the next connection: they are acknowledged, and dropped."""
     link = run.join()
@@ -649,6 +667,43 @@ def resumes_its_own_session(run: ClientRun) -> None:
         check(shown == token, f"no, or not the last token in {brief(greeting.envelope)}")
         needs = (name,) if greeting.type == "HELLO" else (name, None)
         check(agent in needs, f"`agent` is {agent!r}, and that of the session {name!r}")
+
+
+def resumes_after_what_came(run: ClientRun) -> None:
+    """Messages of two streams, and one that comes again. Then the connection ends, twice."""
+    link = run.join()
+    received = {"": 3, "kit.topic": 7}
+    for seq in (1, 2, 3):
+        run.deliver(link, f"d-{seq}", seq)
+        run.answer(f"d-{seq}", link)
+    run.deliver(link, "t-7", 7, ack=False, topic="kit.topic")
+    run.deliver(link, "d-1", 1, delivery={"attempt": 2})
+    run.answer("d-1", link)
+    link = expect_positions(run, link, received)
+    run.deliver(link, "t-8", 8, topic="kit.topic")
+    run.answer("t-8", link)
+    expect_positions(run, link, {**received, "kit.topic": 8})
+
+
+def expect_positions(run: ClientRun, link: Link, received: Dict[str, int]) -> Link:
+    """Ends the connection. Fails if RESUME states another position than these. Returns the next."""
+    run.fence(link)
+    run.cut(link)
+    link, _ = run.greeting()
+    run.fence(link)
+    frames = [event for event in run.history if event.link is link and event.kind == "frame"]
+    resumes = [event for event in frames if event.type == "RESUME"]
+    if not resumes:
+        raise Skipped("the client resumes without RESUME")
+    streams = resumes[0].payload.get("streams", [])
+    rows = streams if isinstance(streams, list) else [
+        {**row, "topic": topic, "peer": "Bob"} for topic, row in streams.items()]
+    wanted = [{"topic": topic, "peer": "Bob", "last_seq": seq} for topic, seq in received.items()]
+    check(rows, f"no stream in {brief(resumes[0].envelope)}")
+    for row in rows:
+        check(row in wanted, f"received was {wanted}, and RESUME states {row}")
+    run.forget(link)
+    return link
 
 
 def refuse_resume(run: ClientRun, answer: Callable[[Link, Envelope], None]) -> None:

@@ -986,6 +986,31 @@ def cumulative_ack_covers_the_stream(run: DaemonRun) -> None:
     bob.expect_nothing()
 
 
+def cumulative_ack_covers_what_came(run: DaemonRun) -> None:
+    """It names a number that was not assigned yet. What comes later is delivered all the same."""
+    ann, bob = run.join("Ann"), run.join("Bob", capabilities={"max_inflight": 1})
+    ann.mailed(bob.name, "one")
+    ann.mailed(bob.name, "two")
+    bob.ack(bob.receive("one"), cumulative_seq=99)
+    bob.ack(bob.receive("two"))
+    ann.mailed(bob.name, "three")
+    bob.ack(bob.receive("three"))
+    bob.expect_nothing()
+
+
+def later_messages_wait_for_a_returned_one(run: DaemonRun) -> None:
+    """One is returned, and others of both kinds follow before it is due."""
+    ann, bob = run.pair()
+    ann.mailed(bob.name, "one")
+    bob.nack(bob.receive("one"), retry_after_ms=600)
+    bob.expect_nothing()
+    ann.mailed(bob.name, "two")
+    ann.message(bob.name, "three")
+    bob.ack(bob.receive("one"))
+    bob.ack(bob.receive("two"))
+    bob.receive("three")
+
+
 def returned_message_comes_again(run: DaemonRun) -> None:
     """After 300 ms, and no earlier."""
     ann, bob = run.pair()
@@ -1067,6 +1092,19 @@ def message_expires(run: DaemonRun) -> None:
             peer.receive("one")
         ann.expect("NACK", ack_id=id, code="EXPIRED", to=peer.name)
     run.join("Carl").expect_nothing()
+
+
+def broadcast_expires_for_each_recipient(run: DaemonRun) -> None:
+    """Two have subscribed, and none acknowledges."""
+    ann, bob = run.pair()
+    carl, topic = run.join("Carl"), run.topic("a")
+    bob.subscribe(topic)
+    carl.subscribe(topic)
+    id = ann.mail("*", "one", topic=topic, payload_meta={"ttl_ms": 200})
+    ann.expect("ACK", ack_id=id, recipients=2)
+    expired = {"type": "NACK", "ack_id": id, "code": "EXPIRED"}
+    ann.expect_all({**expired, "to": bob.name}, {**expired, "to": carl.name})
+    ann.expect_nothing()
 
 
 def unknown_agent_is_reported(run: DaemonRun) -> None:
@@ -1336,14 +1374,15 @@ def daemon_leaves_with_bye(run: DaemonRun) -> None:
     topic = run.topic("a")
     ann.subscribe(topic)
     operator.send("SEND", {"kind": "request", "body": "stop"}, to="@relay")
-    reason = payload_of(ann.expect("BYE")).get("reason")
-    check(reason == "stop", f"`reason` is {reason!r}")
-    ann.expect_end()
-    assert run.process
-    try:
-        run.process.wait(run.timeout)
-    except subprocess.TimeoutExpired:
-        raise Failed("the daemon goes on after BYE") from None
+    with run.stopping():
+        reason = payload_of(ann.expect("BYE")).get("reason")
+        check(reason == "stop", f"`reason` is {reason!r}")
+        ann.expect_end()
+        assert run.process
+        try:
+            run.process.wait(run.timeout)
+        except subprocess.TimeoutExpired:
+            raise Failed("the daemon goes on after BYE") from None
     run.start()
     ann = resumed(run, ann, resume=True)
     bob = run.join("Bob")

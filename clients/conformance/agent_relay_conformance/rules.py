@@ -126,6 +126,9 @@ CLIENT_RULES = (
         "8-acknowledge-all", "1.0", client.acknowledges_everything,
         "A client acknowledges everything that has `delivery.requires_ack`."),
     of_client(
+        "8-no-more-than-came", "1.1", client.acknowledges_no_more_than_came,
+        "A client states no `cumulative_seq` beyond what it has received in the stream."),
+    of_client(
         "8-drop-duplicates", "1.1", client.drops_duplicates,
         "A client drops a message that it has seen, and acknowledges it again."),
     of_client(
@@ -165,6 +168,10 @@ CLIENT_RULES = (
     of_client(
         "12-last-token", "1.1", client.resumes_its_own_session,
         "A client that connects again shows its last token, under the same name.",
+        needs="reconnect resume"),
+    of_client(
+        "12-last-seq", "1.1", client.resumes_after_what_came,
+        "RESUME has in `last_seq` the last number that the client has received in the stream.",
         needs="reconnect resume"),
     of_client(
         "12-rejected", "1.1", client.begins_afresh_when_resume_is_rejected,
@@ -428,6 +435,12 @@ DAEMON_RULES = (
         "8-cumulative-ack", "1.1", daemon.cumulative_ack_covers_the_stream,
         "`cumulative_seq` also acknowledges what was delivered in the same stream before."),
     of_daemon(
+        "8-cumulative-future", "1.1", daemon.cumulative_ack_covers_what_came,
+        "`cumulative_seq` acknowledges nothing that was not delivered."),
+    of_daemon(
+        "8-return-order", "1.1", daemon.later_messages_wait_for_a_returned_one,
+        "Later messages of the stream wait for one that is returned with `retry_after_ms`."),
+    of_daemon(
         "8-return", "1.1", daemon.returned_message_comes_again,
         "A message that is returned with `retry_after_ms` comes again after that time."),
     of_daemon(
@@ -448,6 +461,10 @@ DAEMON_RULES = (
     of_daemon(
         "8-expired", "1.1", daemon.message_expires,
         "When a message's time to live is over, its sender gets NACK `EXPIRED`."),
+    of_daemon(
+        "8-expired-broadcast", "1.1", daemon.broadcast_expires_for_each_recipient,
+        "When a broadcast's time to live is over, its sender gets NACK `EXPIRED` for each "
+        "recipient."),
     of_daemon(
         "8-unknown-agent", "1.1", daemon.unknown_agent_is_reported,
         "A message to an unknown name gets NACK `UNKNOWN_AGENT`, which lists who is connected."),

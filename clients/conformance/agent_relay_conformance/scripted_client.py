@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, List, Optional, Sequence
+from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Sequence
 
 from .wire import (
     Envelope, Failed, Skipped, Stopped, Stream, Trace, UsageError, brief, encode, envelope, frame,
@@ -198,8 +198,9 @@ class Peer(Stream):
         whole = self.expect("WELCOME")
         payload = payload_of(whole)
         # In version 1.0, WELCOME does not state the name.
-        self.name, self.session = str(payload.get("agent", self.name)), str(payload.get("session_id"))
-        self.token = str(payload.get("resume_token"))
+        self.name = str(payload.get("agent", self.name))
+        self.session, self.token = (
+            str(payload.get(member)) for member in ("session_id", "resume_token"))
         server = payload.get("server")
         self.server = server if isinstance(server, dict) else {}
         return whole
@@ -389,6 +390,15 @@ class DaemonRun:
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
             self.process = None
+
+    @contextlib.contextmanager
+    def stopping(self) -> Iterator[None]:
+        """Kills a daemon that was asked to stop if the rest of the block fails."""
+        try:
+            yield
+        except Failed:
+            self.kill()
+            raise
 
     # Clients
 

@@ -108,7 +108,8 @@ class ClientRun:
 
     def __init__(self, program: Sequence[str], options: Options, trace: Trace) -> None:
         self.program, self.options, self.trace = program, options, trace
-        self.can, self.timeout, self.speaks_1_0 = options.can, options.timeout, options.part == "1.0"
+        self.can, self.timeout = options.can, options.timeout
+        self.speaks_1_0 = options.part == "1.0"
         self.folder = new_folder()
         self.endpoint = self.folder + "/relay.sock"
         self.greet: Greet = self.welcome

@@ -82,7 +82,11 @@ class End:
 class Link:
     """A connection through the proxy. What a mistake remembers about it are further attributes."""
 
-    def __init__(self, client, daemon, up, down, *, edit=bytes, frame_bytes_max=FRAME_BYTES_MAX):
+    def __init__(
+        self, client, daemon, up, down, *, edit=bytes, frame_bytes_max=FRAME_BYTES_MAX,
+        one_a_piece=False,
+    ):
+        self.one_a_piece = one_a_piece
         self.client, self.daemon, self.up, self.down = End(client), End(daemon), up, down
         self.edit, self.frame_bytes_max = edit, frame_bytes_max
         self.name = ""
@@ -119,7 +123,7 @@ class Link:
                     break
                 else:
                     self.handle(bytes(data[4:end]), target, change)
-                    del data[:end]
+                    del data[: len(data) if self.one_a_piece and change is self.up else end]
 
     def handle(self, data, target, change):
         data = self.edit(data)

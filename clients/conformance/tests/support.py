@@ -25,8 +25,8 @@ from watchdog import Watched  # noqa: E402
 
 __all__ = [
     "AGENT_RELAY", "ALL", "CLIENT_RULES", "Case", "DAEMON", "DAEMON_RULES", "DaemonRun", "JOBS",
-    "KIT", "LIMIT_S", "Options", "ROOT", "RULES", "Rule", "SECTIONS", "SHORT_S", "TESTS", "Verdict", "failures",
-    "judge_client", "judge_daemon", "python", "scripted_client",
+    "KIT", "LIMIT_S", "Options", "ROOT", "RULES", "Rule", "SECTIONS", "SHORT_S", "TESTS", "Verdict",
+    "failures", "judge_client", "judge_daemon", "python", "scripted_client",
 ]
 
 if sys.platform == "win32":

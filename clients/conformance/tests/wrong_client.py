@@ -187,6 +187,16 @@ def up_no_correlation(link, whole):
     whole.payload.pop("correlationId", None)
 
 
+LAST = [0]
+
+
+def up_one_count(link, whole):
+    """`cumulative_seq` is the highest number of all streams."""
+    if whole.type == "ACK":
+        LAST[0] = max(LAST[0], whole.payload["seq"])
+        whole.payload["cumulative_seq"] = LAST[0]
+
+
 def up_null_response(link, whole):
     if "response" in whole.payload:
         whole.payload["response"] = None
@@ -316,6 +326,12 @@ def down_old_token(link, whole):
 def up_old_token(link, whole):
     if whole.type == "RESUME":
         whole.payload["resume_token"] = TOKENS[0]
+
+
+def up_ahead(link, whole):
+    if whole.type == "RESUME":
+        for stream in whole.payload["streams"]:
+            stream["last_seq"] += 1
 
 
 def down_no(link, whole):

@@ -8,6 +8,8 @@ import collections
 import contextlib
 import fcntl
 import glob
+import itertools
+import json
 import os
 import queue
 import re
@@ -27,6 +29,30 @@ REAL_ENDPOINT = HOME + "/real.sock"
 MEMBERS = set("v type id ts from to topic payload payload_meta delivery".split())
 #: The connections of names, and the topics and patterns of each. None is a message without topic.
 LINKS, TOPICS = {}, collections.defaultdict(lambda: {None})
+#: The envelopes that each of these daemons does not send: a type and a code.
+OMITTED = {
+    "permissive": ("NACK", "INVALID"),
+    "silent-timeout": ("ERROR", "HANDSHAKE_TIMEOUT"),
+    "silent-death": ("ERROR", "HEARTBEAT_TIMEOUT"),
+    "takes-names": ("ERROR", "NAME_IN_USE"),
+    "endless-patterns": ("NACK", "LIMIT"),
+    "silent-length": ("NACK", "TOO_LARGE"),
+    "token-optional": ("NACK", "UNAUTHORIZED"),
+}
+#: The member that each of these daemons leaves out of a type: the type, its parent and its name.
+LACKING = {
+    "no-ref": ("ERROR", "payload", "ref"),
+    "bare-welcome": ("WELCOME", "payload", "capabilities"),
+    "bare-delivery": ("DELIVER", "delivery", "session_id"),
+    "no-away": ("ACK", "payload", "away"),
+    "uncounted": ("ACK", "payload", "recipients"),
+    "no-durability": ("ACK", "payload", "durability"),
+    "all-busy": ("BUSY", "payload", "busy"),
+    "no-reason": ("BYE", "payload", "reason"),
+    "no-reply-to": ("DELIVER", "payload_meta", "replyTo"),
+}
+#: The capability that each of these daemons does not read in HELLO.
+UNREAD = {"always-ack": "ack", "always-topics": "supports_topics", "no-window": "max_inflight"}
 
 
 def up(link, whole):
@@ -34,6 +60,8 @@ def up(link, whole):
         TOPICS[link.name].add(whole.get("topic", ""))
     if whole.type == "UNSUBSCRIBE":
         TOPICS[link.name].discard(whole.get("topic"))
+    if whole.type == "HELLO" and FLAG in UNREAD:
+        (whole.payload.get("capabilities") or {}).pop(UNREAD[FLAG], None)
     return mistake(globals(), "up_", FLAG)(link, whole)
 
 
@@ -41,6 +69,11 @@ def down(link, whole):
     if whole.type == "WELCOME":
         link.name = whole.payload["agent"]
         LINKS[link.name] = link
+    if OMITTED.get(FLAG) == (whole.type, whole.payload.get("code")):
+        return []
+    kind, parent, member = LACKING.get(FLAG, ("", "", ""))
+    if kind == whole.type:
+        whole.inside(parent).pop(member, None)
     return mistake(globals(), "down_", FLAG)(link, whole)
 
 
@@ -55,7 +88,10 @@ def edit(data):
         return data.replace(b"NaN", b"0")
     if FLAG == "deep":
         return re.sub(rb"\[{100,}\]{100,}", b"[]", data)
-    return data
+    if FLAG == "no-space" and data[:1].isspace():
+        return b"x" + data
+    is_skipped = {"no-empty": not data, "any-json": data.lstrip()[:1] != b"{"}.get(FLAG)
+    return json.dumps(envelope("PONG", {"nonce": "skipped"})).encode() if is_skipped else data
 
 
 #: What a daemon that skips this row of the table of section 4 takes for the missing member.
@@ -86,6 +122,36 @@ def up_strict_members(link, whole):
         del whole["ts"]  # The daemon answers with ERROR `INVALID`.
 
 
+def up_any_payload(link, whole):
+    if not isinstance(whole.payload.get("ack_id", ""), str):
+        return []
+
+
+def up_null_is_omitted(link, whole):
+    for member in [member for member, value in whole.items() if value is None]:
+        del whole[member]
+
+
+def down_shared_fate(link, whole):
+    """A fatal ERROR ends the other connections, too."""
+    if whole.payload.get("fatal"):
+        for other in LINKS.values():
+            if other is not link:
+                other.client.end(socket.SHUT_RDWR)
+
+
+IDS_OF_THE_DAEMON = itertools.count(1)
+
+
+def down_counted_ids(link, whole):
+    whole["id"] = str(next(IDS_OF_THE_DAEMON))
+
+
+def up_any_type(link, whole):
+    if whole.type in ("WELCOME", "DELIVER", "PING", "ERROR", "BUSY", "SYNC"):
+        return []
+
+
 def down_re_encodes(link, whole):
     if whole.type == "DELIVER":
         return [dict(whole)]
@@ -110,6 +176,51 @@ def up_case(link, whole):
         whole["to"] = "nobody"
 
 
+def up_loose_names(link, whole):
+    """Joins under another name if one is not allowed."""
+    name = r"\w[\w.-]{0,62}\w"
+    if whole.type == "HELLO" and not re.fullmatch(name, whole.payload["agent"], re.A):
+        whole.payload["agent"] = "x" + uuid.uuid4().hex
+
+
+def up_one_chance(link, whole):
+    """After an INVALID HELLO, none is read."""
+    if whole.type == "HELLO" and getattr(link, "is_refused", False):
+        return []
+
+
+def down_one_chance(link, whole):
+    link.is_refused = whole.type == "ERROR"
+
+
+def up_any_mode(link, whole):
+    if whole.payload.get("mode") in ("kit", "", "Guest"):
+        del whole.payload["mode"]
+
+
+KEYS = {}
+
+
+def up_any_companion(link, whole):
+    """A companion's key is not read."""
+    payload = whole.payload
+    if payload.get("mode") == "companion":
+        payload["companion_key"] = KEYS.get(payload["agent"], "")
+    elif "companion_key" in payload:
+        KEYS[payload["agent"]] = payload["companion_key"]
+
+
+def down_companion_as_agent(link, whole):
+    sender = whole.inside("delivery").get("sender", {})
+    if sender.get("auth") == "companion":
+        sender["auth"] = "claim"
+
+
+def down_guest_with_mail(link, whole):
+    if whole.type == "WELCOME" and link.name.startswith("@guest"):
+        whole.payload["capabilities"]["ack"] = True
+
+
 def up_any_machine(link, whole):
     if whole.type == "HELLO":
         whole.payload["agent"] = whole.payload["agent"].replace("@", "-")
@@ -126,15 +237,13 @@ def up_many_hellos(link, whole):
         return []
 
 
-def up_no_window(link, whole):
-    if whole.type == "HELLO":
-        whole.payload.pop("capabilities", None)
-
-
 def up_any_bridge(link, whole):
     if whole.type == "HELLO":
         with open(HOME + "/operator.key") as file:
             whole.payload["auth"] = {"key": file.read().strip()}
+
+
+up_any_operator = up_any_bridge
 
 
 def down_bridge_as_agent(link, whole):
@@ -154,6 +263,33 @@ def up_bridge_hears_all(link, whole):
 def up_any_sender(link, whole):
     if isinstance(whole.get("from"), str):
         del whole["from"]
+
+
+def up_never_oneself(link, whole):
+    if whole.type == "SEND" and whole.get("to") == link.name:
+        return []
+
+
+FORGED = {}
+
+
+def up_any_delivery(link, whole):
+    if whole.type == "SEND":
+        FORGED[link.name] = whole.get("delivery", {})
+
+
+def down_any_delivery(link, whole):
+    whole.inside("delivery").update(FORGED.get(whole.get("from"), {}))
+
+
+def down_swaps(link, whole):
+    """The first message of a topic's stream comes after the second one."""
+    if whole.type == "DELIVER" and whole.get("topic"):
+        if whole["delivery"]["seq"] == 1:
+            link.held = whole
+            return []
+        if whole["delivery"]["seq"] == 2:
+            return [whole, link.held]
 
 
 def down_echo(link, whole):
@@ -211,6 +347,45 @@ def down_lasting_patterns(link, whole):
 
 def is_mail(whole):
     return whole.type == "SEND" and whole.inside("payload_meta").get("requires_ack") is True
+
+
+def up_answers_all(link, whole):
+    """A message at most once is answered, too."""
+    if whole.type == "SEND" and not is_mail(whole):
+        link.client.send(envelope("ACK", {"ack_id": whole["id"], "state": "accepted"}))
+
+
+DELIVERED = {}
+
+
+def down_repeats(link, whole):
+    """Who returns gets the last message at most once again."""
+    if whole.type == "DELIVER" and not whole["delivery"].get("requires_ack"):
+        DELIVERED[link.name] = whole
+    if whole.type == "WELCOME" and link.name in DELIVERED:
+        return [whole, DELIVERED[link.name]]
+
+
+def up_one_by_one(link, whole):
+    whole.payload.pop("cumulative_seq", None)
+
+
+def up_covers_the_future(link, whole):
+    link.covered = whole.payload.get("cumulative_seq", 0)
+
+
+def down_covers_the_future(link, whole):
+    """What `cumulative_seq` named is never delivered."""
+    if whole.type == "DELIVER" and whole["delivery"]["seq"] <= getattr(link, "covered", 0):
+        link.daemon.send(envelope("ACK", {"ack_id": whole["id"]}))
+        return []
+
+
+def down_one_expiry(link, whole):
+    """Of a broadcast, only the first recipient is named."""
+    if whole.payload.get("code") == "EXPIRED":
+        id = whole.payload["ack_id"]
+        return [whole] if DELIVERED.setdefault(id, whole) is whole else []
 
 
 HOLDERS = {}
@@ -273,6 +448,19 @@ def up_endless_failures(link, whole):
         return []
 
 
+def down_overtaken(link, whole):
+    if whole.type == "DELIVER":
+        link.delivered = whole
+
+
+def up_overtaken(link, whole):
+    """The daemon takes a returned message for one in flight, which comes again all the same."""
+    if whole.type == "NACK":
+        wait = whole.payload["retry_after_ms"] / 1000
+        threading.Timer(wait, link.client.send, [link.delivered]).start()
+        return []
+
+
 def down_no_attempt(link, whole):
     whole.inside("delivery").pop("attempt", None)
 
@@ -289,6 +477,22 @@ def down_endless_question(link, whole):
 def down_bare_refusal(link, whole):
     if whole.type == "NACK":
         whole.payload.pop("correlationId", None)
+
+
+def up_forgets_outcomes(link, whole):
+    if whole.type == "SEND":
+        link.__dict__.setdefault("sent", set()).add(whole["id"])
+
+
+def down_forgets_outcomes(link, whole):
+    """A NACK reaches only the connection that has sent the message."""
+    if whole.type == "NACK" and whole.payload["ack_id"] not in link.__dict__.get("sent", ()):
+        return []
+
+
+def down_re_encodes_answers(link, whole):
+    if "responseData" in whole.payload:
+        return [dict(whole)]
 
 
 ANSWERS = collections.defaultdict(queue.SimpleQueue)
@@ -329,6 +533,16 @@ def up_pong_only(link, whole):
         return []
 
 
+def down_no_ping(link, whole):
+    if whole.type == "PING":
+        return []
+
+
+def up_deaf_to_bye(link, whole):
+    if whole.type == "BYE":
+        return []
+
+
 def up_lasting_session(link, whole):
     if whole.type == "BYE":
         link.daemon.end(socket.SHUT_WR)
@@ -360,6 +574,15 @@ def up_lasting_token(link, whole):
 def down_hasty_proof(link, whole):
     if whole.type == "PING":
         link.daemon.send(envelope("PONG", {"nonce": whole.payload["nonce"]}))
+
+
+def up_no_resume(link, whole):
+    whole.payload.pop("session", None)
+
+
+def up_hello_only(link, whole):
+    if whole.type == "RESUME":
+        whole.payload.pop("resume_token", None)
 
 
 def up_guest_of_today(link, whole):
@@ -420,7 +643,7 @@ def await_daemon():
                 break
         time.sleep(0.01)  # The standard library cannot wait for a file.
     with open(HOME + "/endpoint", "w") as file:
-        file.write(ENDPOINT)
+        file.write(REAL_ENDPOINT if FLAG == "wrong-file" else ENDPOINT)
 
 
 def listen():
@@ -442,7 +665,7 @@ def serve(links):
         except socket.timeout:
             if FLAG == "closes" and BREAKS.is_set():
                 return listener.close()
-            if not os.path.exists(ENDPOINT):
+            if FLAG != "socket-once" and not os.path.exists(ENDPOINT):
                 listener = listen()
             continue
         if BREAKS.is_set():
@@ -453,7 +676,9 @@ def serve(links):
         user = struct.unpack("iII", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
         daemon = connect()
         limit = FRAME_BYTES_MAX + (FLAG == "patient")
-        link = Link(stream, daemon, up, down, edit=edit, frame_bytes_max=limit)
+        link = Link(
+            stream, daemon, up, down, edit=edit, frame_bytes_max=limit,
+            one_a_piece=FLAG == "one-a-piece")
         if user != os.getuid() and FLAG != "any-user":
             error = {"code": "UNAUTHORIZED", "fatal": True, "message": "another user's daemon"}
             link.client.send(envelope("ERROR", error))
