@@ -308,14 +308,15 @@ class DaemonRun:
         if code is not None:
             wrong = f"it ended with the exit code {code}, and printed{self.output()}"
         elif not accepts:
-            wrong = "it accepts no more connections"
+            wrong = "it no longer accepts connections"
         elif self.welcomes and not self.answers_hello(self.timeout):
-            wrong = "it answers HELLO no more"
+            wrong = "it no longer answers HELLO"
         else:
             return ""
         self.times_broken += 1
         self.kill()
-        return f"this broke the daemon, which is started again: {wrong}"
+        again = ", which is started again" if self.times_broken < TIMES_BROKEN_MAX else ""
+        return f"this broke the daemon{again}: {wrong}"
 
     def answers_hello(self, timeout: float) -> bool:
         """Whether an agent with a new name can join."""

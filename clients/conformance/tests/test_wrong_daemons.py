@@ -173,8 +173,8 @@ class WrongDaemons(Case):
 
     def test_verdict_states_how_a_rule_broke_the_daemon(self) -> None:
         for flag, text in {
-            "dies": "it ended with the exit code 3", "hangs": "it answers HELLO no more",
-            "closes": "it accepts no more connections",
+            "dies": "it ended with the exit code 3", "hangs": "it no longer answers HELLO",
+            "closes": "it no longer accepts connections",
         }.items():
             with self.subTest(flag):
                 why = self.found[flag].result()["6-second-hello"]
@@ -185,6 +185,8 @@ class WrongDaemons(Case):
         with mock.patch.object(scripted_client, "TIMES_BROKEN_MAX", 2):
             found = judge_daemon(command("mortal"), rules, {rule.id for rule in rules})
         self.assertEqual([v.result for v in found], ["fail"] * 2 + ["skipped"] * (len(rules) - 2))
+        self.assertIn("this broke the daemon, which is started again: ", found[0].why)
+        self.assertIn("this broke the daemon: it ended with the exit code 3", found[1].why)
         self.assertEqual(found[2].why, "2 rules broke the daemon: it is not started again")
 
     def test_daemon_that_ends_each_connection_fails_every_rule(self) -> None:
