@@ -33,6 +33,7 @@ mod hostile;
 mod independent;
 mod keyboard;
 mod killed;
+mod library;
 mod lists;
 mod machines;
 mod mcp;

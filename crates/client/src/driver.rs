@@ -28,7 +28,9 @@ use std::{
     time::Duration,
 };
 
-/// A function that opens a connection to the daemon.
+/// A function that opens a connection to the daemon, for [`Client::over`](super::Client::over). The
+/// client's thread calls it for each attempt, and waits for it. The errors `NotFound`,
+/// `ConnectionRefused` and `TimedOut` mean that there is no daemon.
 pub type Connect = Box<dyn FnMut() -> io::Result<Connection> + Send>;
 
 /// The most messages that may wait for the daemon to accept them.

@@ -8,42 +8,45 @@ use protocol::{
 };
 use std::fmt;
 
-/// The reason why an operation of a [`Client`](super::Client) failed.
+/// The reason why an operation of a [`Client`](super::Client) failed. `Display` gives a line for a
+/// person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientError {
-    /// No daemon listens at the endpoint.
+    /// No daemon listens at the endpoint: none was reached in any attempt to join.
     NoDaemon {
         /// The endpoint.
         endpoint: String,
         /// The system's error.
         why: String,
     },
-    /// The connection is over.
+    /// The client has ended, or could not join. It does not reconnect.
     Ended(Ended),
-    /// The daemon refused the operation.
+    /// The daemon, the recipient, or (`INVALID`) the library refused the operation. The NACK's
+    /// `code` is a [`NackCode`], its `message` a sentence.
     Refused(Box<Nack>),
-    /// Too many messages wait to be sent: the daemon is away, or recipients are busy.
+    /// Too many messages wait to be sent: the daemon is away, or recipients are busy. The message
+    /// was not queued; the operation may succeed later.
     Full {
         /// The number of messages.
         messages: usize,
         /// The bytes of these messages.
         bytes: usize,
     },
-    /// No answer came in time.
+    /// No answer came in time. What was sent may have had its effect.
     TimedOut {
         /// The request, in words.
         what: String,
         /// The time waited, in milliseconds.
         ms: u64,
     },
-    /// An error of the system's, in words.
+    /// An error of the system's, in words: a malformed endpoint, or no thread or randomness left.
     System(String),
-    /// The client was closed.
+    /// The client was closed, or its thread has panicked.
     Closed,
 }
 
 impl ClientError {
-    /// The code with which the daemon ended the connection.
+    /// The code with which the daemon ended the connection, if it did.
     #[must_use]
     pub fn code(&self) -> Option<ErrorCode> {
         match self {

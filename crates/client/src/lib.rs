@@ -1,8 +1,151 @@
-//! The client library: joins a daemon, sends, receives and acknowledges messages, and reconnects by
-//! itself. Calls that need an answer block.
+//! The Rust client of Agent Relay, the daemon that routes messages between the agents on a machine.
 //!
-//! [`session`] is the state machine that knows the protocol; a driver thread owns it and does the
-//! I/O.
+//! A [`Client`] joins a daemon under a name, sends, receives and acknowledges messages, asks and
+//! answers questions, subscribes to topics, and reconnects by itself. Calls that need an answer
+//! block; there is no async runtime. The commands of `agent-relay` and its wrapper use this
+//! library. docs/PROTOCOL.md specifies what goes over the wire; the types of payloads and codes are
+//! those of the crate `protocol`.
+//!
+//! # Connect
+//!
+//! [`home::HomeOptions`] finds the daemon as the commands do: by `AGENT_RELAY_ENDPOINT`, the files
+//! of the home directory, or the default endpoints. It starts no daemon.
+//!
+//! ```no_run
+//! use client::{Settings, home::HomeOptions};
+//!
+//! let context = HomeOptions::default().context()?;
+//! let client = context.try_join(&|endpoint| Settings::agent(endpoint, "Ann"))?;
+//! println!("joined as {}", client.name());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! For a known endpoint, call [`Client::join`]. [`Settings`] has constructors for the other
+//! [modes](Mode): a guest, a companion, the operator, a bridge. The client connects only to a
+//! daemon of this user, of the system or its administrators, or of [`Settings::server`].
+//!
+//! # Send
+//!
+//! [`Client::send`] queues a message and returns its id. The outcome is an [`Event`] with that id.
+//!
+//! ```no_run
+//! # use client::{Client, Event, Outgoing};
+//! # fn send(client: &Client) -> Result<(), Box<dyn std::error::Error>> {
+//! let id = client.send(Outgoing::message("Bob", "Your turn"))?;
+//! for event in client.events() {
+//!     match event {
+//!         Event::Accepted { send_id, .. } if send_id == id => break,
+//!         Event::Refused { send_id, nack } if send_id == id => return Err(nack.message.into()),
+//!         Event::Ended(ended) => return Err(ended.to_string().into()),
+//!         _ => {}
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Outgoing::message`] makes an at-least-once message: once it is accepted, it survives the end
+//! of the daemon and of both clients, and is delivered until the recipient acknowledges it or its
+//! time to live is over. A later failure is another [`Event::Refused`]. Without
+//! [`requires_ack`](Meta::requires_ack), a message is sent at most once and can be lost.
+//!
+//! # Receive
+//!
+//! [`Event::Delivered`] carries a message. Acknowledge it once it is stored or processed, or return
+//! it with [`Client::return_delivery`]; otherwise the daemon delivers it again to the next client
+//! of this name. A redelivery after a reconnect is not passed on twice.
+//!
+//! ```no_run
+//! # use client::{Client, Event};
+//! # fn receive(client: &Client) {
+//! for event in client.events() {
+//!     match event {
+//!         Event::Delivered(delivery) => {
+//!             println!("{} says {:?}", delivery.from, delivery.body);
+//!             client.acknowledge(&delivery.id);
+//!         }
+//!         Event::Ended(_) => break,
+//!         _ => {}
+//!     }
+//! }
+//! # }
+//! ```
+//!
+//! A body is another agent's text: escape its control characters before you print it. No event
+//! follows [`Event::Ended`], and the channel stays open, so a loop must end there.
+//!
+//! # Ask and answer
+//!
+//! [`Client::ask`] sends a question and waits for the answer. A delivery with
+//! [`sync`](Delivery::sync) is a question; [`Client::answer`] also acknowledges it.
+//!
+//! ```no_run
+//! # use client::{Client, Delivery, Outgoing};
+//! # use serde_json::{json, value::to_raw_value};
+//! # use std::time::Duration;
+//! # fn both(client: &Client, delivery: &Delivery) -> Result<(), Box<dyn std::error::Error>> {
+//! let answer = client.ask(Outgoing::message("Bob", "Which port?"), Duration::from_secs(30))?;
+//! println!("{} answers {:?}", answer.from, answer.body());
+//!
+//! let data = to_raw_value(&json!({"body": "8080"}))?;
+//! client.answer(delivery, true, Some(&data))?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Errors
+//!
+//! | where | error | meaning |
+//! |---|---|---|
+//! | calls | [`ClientError::Refused`] | the daemon or the recipient refused; [`Nack`] says why |
+//! | calls | [`ClientError::TimedOut`] | no answer came in time; the message may be accepted |
+//! | calls | [`ClientError::Full`] | too much waits to be sent: send again later |
+//! | calls | [`ClientError::Ended`] | the client has ended: close it, and join again if you want |
+//! | events | [`Event::Refused`] | a message was not delivered, perhaps after it was accepted |
+//! | events | [`Event::Missed`] | at-most-once messages may be lost |
+//! | events | [`Event::Error`] | the daemon reported a violated rule, or broke one |
+//! | events | [`Event::Ended`] | as the error of this name; the last event |
+//!
+//! # Reconnecting
+//!
+//! A lost connection is replaced after 100 ms, 200 ms and so on, at most 30 s apart, give or take
+//! 15 %. The session is resumed with its token, so that subscriptions stay and missed messages
+//! follow; messages without an answer are sent again with their ids. After ten attempts in a row
+//! the client ends, unless [`Settings::retry_cycle_after_ms`] or [`Settings::local`] say otherwise.
+//! An ERROR that a new attempt would get again, such as `NAME_IN_USE`, ends it at once.
+//! [`Event::State`] reports each step.
+//!
+//! # Threads
+//!
+//! All methods take `&self` and may be called from any thread; each event goes to one of the
+//! threads that read [`Client::events`]. A client has a thread `client`, which owns the
+//! [`session`], and while it is connected `client-reader` and `client-writer`.
+//!
+//! # Shutdown
+//!
+//! Dropping a client or [`Client::close`] writes what is queued for the connection, sends BYE, and
+//! ends all its threads, within a second or so. Messages without an [`Event::Accepted`] may not
+//! have been accepted; those that wait for a connection are lost. [`Client::hang_up`] ends without
+//! BYE, so that the daemon keeps the session's messages for its return.
+//!
+//! # Limits
+//!
+//! | what | at most | beyond it |
+//! |---|---|---|
+//! | messages that the daemon has not accepted | 4,096, or 16 MiB | [`ClientError::Full`] |
+//! | unread events | 10,064, or 16 MiB | nothing is read from the daemon |
+//! | deliveries that are not acknowledged | 4,096 | returned, to come again after 1 s |
+//! | remembered ids, to drop duplicates | 4,096 | an older duplicate is delivered |
+//! | answers that a reconnect repeats | 256, or 4 MiB | the oldest is dropped |
+//! | subscriptions | 256 patterns | `LIMIT` |
+//! | a frame | `max_frame_bytes` of [`Client::welcome`] | `TOO_LARGE` |
+//!
+//! Read the events: a client from which nothing is read answers no PING, so that the daemon ends
+//! its connection after three heartbeats (15 s).
+//!
+//! # Example
+//!
+//! `examples/agent.rs` is a whole program: `cargo run -p client --example agent -- Bob`.
 
 #![cfg_attr(
     test,
@@ -54,14 +197,16 @@ const EVENTS_MAX: usize = 64;
 /// The capacity of the driver's channel of commands.
 const COMMANDS_MAX: usize = 1024;
 
-/// The time that [`Client::request`] and [`Client::subscribe`] wait for an answer.
+/// The time that [`Client::request`] and [`Client::subscribe`] wait for an answer: 10 s.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The additional time that [`Client::ask`] waits after the question's timeout, since the daemon's
 /// answer may still be in flight.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A joined client. All its methods may be called from any thread. Dropping the client sends BYE.
+/// A client that has joined a daemon. All its methods may be called from any thread.
+///
+/// Dropping the client closes it, as [`close`](Self::close) does.
 #[derive(Debug)]
 pub struct Client {
     endpoint: String,
@@ -73,7 +218,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects, sends HELLO, and waits for WELCOME.
+    /// Connects, sends HELLO, and waits for WELCOME, at most 10 s for each of
+    /// [`Settings::first_attempts`].
+    ///
+    /// # Errors
+    /// [`ClientError::NoDaemon`] if no daemon listens; [`ClientError::Ended`] if the daemon refuses
+    /// the client, another user runs it, or the attempts are used up; [`ClientError::System`] if
+    /// the endpoint is malformed or the system has no thread or randomness left.
     pub fn join(settings: Settings) -> Result<Self, ClientError> {
         let address = Endpoint::parse(settings.endpoint.as_ref())
             .map_err(|error| ClientError::System(error.to_string()))?;
@@ -86,6 +237,10 @@ impl Client {
     }
 
     /// Joins over connections that `connect` opens, at first and after every loss.
+    /// [`Settings::endpoint`] is only reported in errors, and [`Settings::server`] is not checked.
+    ///
+    /// # Errors
+    /// As [`join`](Self::join)'s.
     pub fn over(settings: Settings, connect: Connect) -> Result<Self, ClientError> {
         let system = |error: &dyn fmt::Display| ClientError::System(error.to_string());
         let seed = random::bytes().map_err(|error| system(&error))?;
@@ -116,7 +271,7 @@ impl Client {
         }
     }
 
-    /// The daemon's endpoint.
+    /// The daemon's endpoint, as in [`Settings::endpoint`].
     #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.endpoint
@@ -128,23 +283,33 @@ impl Client {
         &self.welcome.agent
     }
 
-    /// The first WELCOME.
+    /// The first WELCOME: the session, the granted capabilities, and the daemon's limits. Each
+    /// later WELCOME is in [`ConnectionState::Ready`].
     #[must_use]
     pub fn welcome(&self) -> &Welcome {
         &self.welcome
     }
 
-    /// The events, in order. While too many of them are unread, nothing is read from the daemon.
+    /// The events, in order, without those of joining.
+    ///
+    /// [`Event::Ended`] is the last one. The channel stays open after it, so a loop must end there.
+    /// While 10,064 events, or 16 MiB of deliveries, are unread, nothing is read from the daemon,
+    /// and no call gets its answer.
     #[must_use]
     pub fn events(&self) -> &Receiver<Event> {
         &self.events
     }
 
-    /// Queues a message for sending, without waiting. The message stays queued while the daemon is
-    /// away or the recipient is busy.
+    /// Queues a message for sending, without waiting for the daemon. The message stays queued while
+    /// the daemon is away or the recipient is busy, and messages to one recipient stay in order.
     ///
     /// For an at-least-once message, [`Event::Accepted`] or [`Event::Refused`] follows. For any
     /// other message, [`Event::Refused`] follows only if the message cannot be routed.
+    ///
+    /// # Errors
+    /// [`ClientError::Full`] if 4,096 messages or 16 MiB are queued already;
+    /// [`ClientError::Refused`] with `INVALID` if [`Outgoing::thread`] is too long;
+    /// [`ClientError::Ended`] once the client has ended.
     pub fn send(&self, message: Outgoing) -> Result<SendId, ClientError> {
         let (id, input) = self.outgoing(message)?;
         self.command(Command::Input(input))?;
@@ -152,25 +317,35 @@ impl Client {
     }
 
     /// Queues a message of another machine's agent for sending, as [`send`](Self::send) does.
+    ///
+    /// # Errors
+    /// [`ClientError::Full`] and [`ClientError::Ended`], as [`send`](Self::send)'s.
     pub fn forward(&self, message: Forwarded) -> Result<(), ClientError> {
         let weight = message.weight();
         self.quota.reserve(weight)?;
         self.command(Command::Input(Input::Forward(message, weight)))
     }
 
-    /// Acknowledges a delivery. An unknown id, or one that needs no acknowledgement, is ignored.
+    /// Acknowledges a delivery, given by its id. An unknown id, or one that needs no
+    /// acknowledgement, is ignored.
+    ///
+    /// While the client is disconnected, the acknowledgement follows when the daemon delivers the
+    /// message again.
     pub fn acknowledge(&self, delivery_id: &str) {
         self.command_if_running(Command::Input(Input::Acknowledge(delivery_id.to_owned())));
     }
 
     /// Asks one agent a question and waits for its answer, for at most `timeout` or an hour.
     ///
-    /// The wait continues if the connection is lost and opened again meanwhile.
+    /// The wait continues if the connection is lost and opened again meanwhile. No events tell of
+    /// this question.
     ///
     /// # Errors
     /// If no answer comes in time: [`ClientError::Refused`] with `SYNC_TIMEOUT`, or
-    /// [`ClientError::TimedOut`] if the daemon does not report the timeout. The question may still
-    /// arrive.
+    /// [`ClientError::TimedOut`] if the daemon does not report the timeout within 5 s more. The
+    /// question may still arrive. [`ClientError::Refused`] also if the daemon or the recipient
+    /// refuses the question, or `message` names no single recipient (`INVALID`); else as
+    /// [`send`](Self::send)'s.
     pub fn ask(&self, mut message: Outgoing, timeout: Duration) -> Result<Answer, ClientError> {
         let ms = make_question(&mut message, timeout)?;
         let what = format!("the question to {}", message.to.as_deref().unwrap_or_default());
@@ -186,6 +361,10 @@ impl Client {
 
     /// Asks an agent a question, and returns without waiting for the answer: events have it, as
     /// they have the outcome of every message. `timeout` is as in [`ask`](Self::ask).
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] with `INVALID` if `message` names no single recipient; else as
+    /// [`send`](Self::send)'s.
     pub fn begin_ask(
         &self,
         mut message: Outgoing,
@@ -197,6 +376,13 @@ impl Client {
 
     /// Answers a question and acknowledges its delivery. Only the first answer to a question
     /// counts. A delivery that has no question, or whose question is over, is only acknowledged.
+    ///
+    /// `response` says yes or no, and `data` the rest; by custom, a text is in `data`'s member
+    /// `body`. The answer is sent again after a reconnect while the question may be open. If it
+    /// cannot be passed on, [`Event::Refused`] has the id of the delivery.
+    ///
+    /// # Errors
+    /// [`ClientError::Full`] and [`ClientError::Ended`], as [`send`](Self::send)'s.
     pub fn answer(
         &self,
         delivery: &Delivery,
@@ -213,15 +399,22 @@ impl Client {
     }
 
     /// Answers a question like [`answer`](Self::answer), with the question and the answer in
-    /// `reply`.
+    /// `reply`. The delivery may be one that an earlier client of this name received.
+    ///
+    /// # Errors
+    /// As [`answer`](Self::answer)'s.
     pub fn reply(&self, reply: Reply) -> Result<(), ClientError> {
         let weight = reply.weight();
         self.quota.reserve(weight)?;
         self.command(Command::Input(Input::Answer(reply, weight)))
     }
 
-    /// Returns a delivery with a NACK. The daemon redelivers it after `retry_after_ms`; without
-    /// that time, the delivery fails for good.
+    /// Returns a delivery with a NACK. The daemon redelivers it after `retry_after_ms`, at least
+    /// 50 ms; without that time, the delivery fails for good, and its sender is told the first 200
+    /// characters of `message`. The tenth NACK is final, too.
+    ///
+    /// Unlike an acknowledgement, a NACK is lost while the client is disconnected: the daemon
+    /// delivers the message again.
     pub fn return_delivery(
         &self,
         delivery_id: &str,
@@ -233,22 +426,32 @@ impl Client {
         self.command_if_running(Command::Input(Input::Return(nack)));
     }
 
-    /// Subscribes to a pattern and waits for the daemon's answer. The subscription is repeated
-    /// after every reconnect.
+    /// Subscribes to a pattern, such as `build.>`, and waits for the daemon's answer, at most
+    /// [`ANSWER_TIMEOUT`]. The client subscribes again if a later connection begins a new session.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] with `INVALID`, with `FORBIDDEN`, or with `LIMIT` if there are 256
+    /// patterns; [`ClientError::TimedOut`] if no answer comes: the daemon may subscribe the client
+    /// all the same, as after a reconnect; [`ClientError::Ended`] and [`ClientError::Closed`].
     pub fn subscribe(&self, pattern: &str) -> Result<(), ClientError> {
         let (reply, answer) = bounded(1);
         self.command(Command::Subscribe(pattern.to_owned(), reply))?;
         wait(&answer, ANSWER_TIMEOUT, || format!("the subscription of {pattern}"))
     }
 
-    /// Ends a subscription.
+    /// Ends a subscription, without waiting. Messages that are on their way may still arrive.
     pub fn unsubscribe(&self, pattern: &str) {
         self.command_if_running(Command::Input(Input::Unsubscribe(pattern.to_owned())));
     }
 
-    /// Sends `@relay` a request, and waits for the answer.
+    /// Sends `@relay` a request, and waits for the answer, at most [`ANSWER_TIMEOUT`].
+    /// docs/RELAY-API.md has the requests, their `data`, and their answers.
     ///
     /// When this call returns, the daemon has routed all messages that were sent before it.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] if the daemon refuses the request; [`ClientError::TimedOut`], also
+    /// if the connection is lost after the request was written; else as [`send`](Self::send)'s.
     pub fn request(
         &self,
         name: RequestName,
@@ -258,6 +461,9 @@ impl Client {
     }
 
     /// Sends `@relay` a request as [`Self::request`] does, and waits at most `time` for the answer.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request)'s.
     pub fn request_within(
         &self,
         time: Duration,
@@ -275,7 +481,10 @@ impl Client {
     }
 
     /// Reports to the daemon the state of a delivery that this agent received, without waiting for
-    /// an answer.
+    /// an answer. The outcome is not told.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send)'s.
     pub fn report(&self, report: &ReportRequest) -> Result<(), ClientError> {
         let data = to_raw_value(report).expect("a report is JSON");
         let (id, input) = self.outgoing(request_message(RequestName::Report, Some(&data)))?;
@@ -285,6 +494,9 @@ impl Client {
 
     /// Tells the daemon what this agent does. The daemon's answer comes through the channel; an
     /// older daemon refuses. If the connection is lost meanwhile, no answer may come.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send)'s.
     pub fn report_activity(
         &self,
         activity: &ActivityRequest,
@@ -296,11 +508,16 @@ impl Client {
         Ok(answer)
     }
 
-    /// Sends what is queued, then BYE, and ends every thread.
+    /// Writes what is queued for the connection, sends BYE, and ends every thread. Waits at most
+    /// about a second for the daemon.
+    ///
+    /// BYE ends the session. To know that a message is accepted, await [`Event::Accepted`] first.
     pub fn close(self) {}
 
-    /// Ends the connection without BYE and without what is queued, and ends every thread. The
-    /// session can be resumed.
+    /// Ends the connection without BYE and without what is queued, and ends every thread.
+    ///
+    /// The daemon keeps the session for its return. Its token is lost with this client, though, so
+    /// a later client of this name begins a new one, and gets what was not acknowledged.
     pub fn hang_up(self) {
         self.command_if_running(Command::Input(Input::HangUp));
     }

@@ -82,7 +82,11 @@ impl Ending {
 }
 
 impl Connection {
-    /// Starts the two threads of a connection over a stream. The threads end with the stream.
+    /// Starts the two threads of a connection over a stream, `NAME-reader` and `NAME-writer`. The
+    /// threads end with the stream. A frame from the peer has at most `frame_bytes_max` bytes.
+    ///
+    /// # Errors
+    /// If the system starts no thread. The stream is closed then.
     pub fn over(stream: Stream, name: &str, frame_bytes_max: usize) -> io::Result<Self> {
         Self::with_pauses(stream, name, frame_bytes_max, Duration::ZERO)
     }

@@ -10,7 +10,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::{borrow::Cow, fmt};
 
-/// The id of a SEND, made by the client.
+/// The id of a SEND: a UUID that the client made, by which events and NACKs name the message. It
+/// stays the same when the SEND is sent again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SendId(pub String);
 
@@ -20,12 +21,12 @@ impl fmt::Display for SendId {
     }
 }
 
-/// A message to be sent.
+/// A message to be sent. The default is an empty at-most-once message without a recipient.
 #[derive(Clone, Debug, Default)]
 pub struct Outgoing {
-    /// An agent's name or `*`; optional with a topic.
+    /// An agent's name, or `*` for every connected agent; optional with a topic.
     pub to: Option<String>,
-    /// The topic on which the message is sent.
+    /// The topic on which the message is sent, without wildcards, at most 256 bytes.
     pub topic: Option<String>,
     /// The payload's kind; `message` where empty.
     pub kind: String,
@@ -33,9 +34,10 @@ pub struct Outgoing {
     pub body: String,
     /// The payload's data: one JSON value.
     pub data: Option<Box<RawValue>>,
-    /// The payload's label for a conversation.
+    /// The payload's label for a conversation, at most
+    /// [`THREAD_BYTES_MAX`](protocol::payload::THREAD_BYTES_MAX) bytes.
     pub thread: Option<String>,
-    /// The message's `payload_meta`.
+    /// The message's `payload_meta`: at least once or at most once, time to live, question.
     pub meta: Meta,
 }
 
@@ -67,7 +69,7 @@ impl Forwarded {
 const OVERHEAD_BYTES: usize = 256;
 
 impl Outgoing {
-    /// An at-least-once message for one agent.
+    /// An at-least-once message with a text, for one agent.
     #[must_use]
     pub fn message(to: impl Into<String>, body: impl Into<String>) -> Self {
         Self {
@@ -92,19 +94,19 @@ pub struct Delivery {
     pub id: String,
     /// The sender's name.
     pub from: String,
-    /// The sender's session; absent from a 1.0 daemon.
+    /// The sender's session, which tells whether a name changed hands; absent from a 1.0 daemon.
     pub session: Option<String>,
     /// The proof by which the daemon knows the sender; absent from a 1.0 daemon.
     pub auth: Option<Proof>,
-    /// The name that the message was delivered to.
+    /// The name that the message was delivered to: the recipient's own.
     pub to: String,
     /// `*` if the message was sent to everyone or to a topic.
     pub original_to: Option<String>,
     /// The topic on which the message was sent.
     pub topic: Option<String>,
-    /// The delivery's number in its stream.
+    /// The delivery's number in its stream: of this sender and topic, from 1.
     pub seq: u64,
-    /// 1, or more for a redelivery.
+    /// 1, or more for a redelivery, which an earlier client of this name may have received.
     pub attempt: u32,
     /// Whether the daemon waits for [`acknowledge`](super::Client::acknowledge).
     pub requires_ack: bool,
@@ -118,9 +120,10 @@ pub struct Delivery {
     pub thread: Option<String>,
     /// The id of the message that this one answers.
     pub reply_to: Option<String>,
-    /// The parameters of a question, if the sender waits for an [`answer`](super::Client::answer).
+    /// The parameters of a question, if the sender waits for an [`answer`](super::Client::answer);
+    /// its time is in milliseconds.
     pub sync: Option<Box<Sync>>,
-    /// The importance that the sender states, if that is a number.
+    /// The importance that the sender states, by custom from 0 to 100, if that is a number.
     pub importance: Option<f64>,
     /// The sender's count of messages with the recipient, if that is valid.
     pub hops: Option<LoopCount>,
@@ -182,7 +185,7 @@ impl Delivery {
         })
     }
 
-    /// The whole DELIVER, byte for byte.
+    /// The whole DELIVER as JSON, byte for byte, also what this type has no field for.
     #[must_use]
     pub fn json(&self) -> &str {
         &self.json
@@ -219,7 +222,7 @@ pub struct Answer {
     pub from: String,
     /// Yes or no, if the answer says so.
     pub response: Option<bool>,
-    /// Further data: one JSON value.
+    /// Further data: one JSON value, at most as long as a frame.
     pub data: Option<Box<RawValue>>,
 }
 
@@ -236,7 +239,7 @@ impl Answer {
     }
 }
 
-/// An answer to be sent to a question.
+/// An answer to be sent to a question, for [`Client::reply`](super::Client::reply).
 #[derive(Clone, Debug)]
 pub struct Reply {
     /// The id of the question's delivery.
@@ -258,12 +261,15 @@ impl Reply {
     }
 }
 
-/// An event for the application.
+/// An event for the application, from [`Client::events`](super::Client::events).
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A message arrived. If it requires an acknowledgement, acknowledge or return it.
+    /// A message arrived. If it [requires](Delivery::requires_ack) an acknowledgement, acknowledge
+    /// or return it: otherwise it stays in the daemon, and takes one place of
+    /// [`max_inflight`](protocol::payload::Capabilities::max_inflight).
     Delivered(Box<Delivery>),
-    /// The daemon has accepted responsibility for an at-least-once message.
+    /// The daemon has accepted responsibility for an at-least-once message. The recipient may not
+    /// have read it.
     Accepted {
         /// The message.
         send_id: SendId,
@@ -283,7 +289,9 @@ pub enum Event {
         /// The code and the reason.
         nack: Nack,
     },
-    /// A recipient of a question (a message with `meta.sync`) answered it.
+    /// A recipient of a question (a message with `meta.sync`) answered it. A question to several
+    /// recipients can have several answers. [`Client::ask`](super::Client::ask) returns the answer
+    /// instead.
     Answered {
         /// The question.
         send_id: SendId,
@@ -299,7 +307,8 @@ pub enum Event {
         /// The time until the message is sent again, in milliseconds.
         wait_ms: u64,
     },
-    /// The daemon answered a subscription.
+    /// The daemon answered a subscription for which no call waits: one that was repeated in a new
+    /// session, or whose call timed out.
     Subscribed {
         /// The pattern.
         pattern: String,
@@ -317,20 +326,22 @@ pub enum Event {
     Error(ErrorPayload),
     /// The connection's state changed.
     State(ConnectionState),
-    /// The connection has ended for good: the client does not reconnect by itself.
+    /// The client has ended for good: it does not reconnect, and no event follows. The outcome of
+    /// messages without an answer is unknown.
     Ended(Ended),
 }
 
-/// The state of a client, as in docs/PROTOCOL.md, section 15.
+/// The state of a client, as in docs/PROTOCOL.md, section 15. While nobody reads the events, those
+/// of attempts to connect are merged into the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectionState {
-    /// No connection is attempted.
+    /// No connection is attempted: [`Event::Ended`] follows.
     Disconnected,
     /// A stream is being opened.
     Connecting,
     /// HELLO was sent.
     Handshaking,
-    /// Messages flow.
+    /// Messages flow. WELCOME has the session and the daemon's limits.
     Ready(Box<Welcome>),
     /// The client waits before the next attempt to connect.
     Backoff {
@@ -350,7 +361,7 @@ pub enum Ended {
     Error(ErrorPayload),
     /// All attempts failed.
     GaveUp {
-        /// The number of attempts.
+        /// The number of attempts in the last cycle.
         attempts: u32,
         /// The reason why the last attempt failed.
         why: String,

@@ -5,18 +5,29 @@ use protocol::{payload::Capabilities, secret::Secret};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// The identity of a client, the daemon's address, and when to give up.
+///
+/// Begin with a constructor for the mode, and change fields:
+///
+/// ```
+/// use client::Settings;
+///
+/// let agent = Settings::agent("/tmp/agent-relay.sock", "Ann");
+/// let settings = Settings { first_attempts: 10, local: true, ..agent };
+/// ```
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The daemon's address: a path, or a pipe's name on Windows.
+    /// The daemon's address: a socket's path, or a pipe's name on Windows.
     pub endpoint: String,
     /// A user who may run the daemon, besides this user, the system and administrators.
     pub server: Option<User>,
-    /// The identity to join with.
+    /// The role and the name to join with.
     pub mode: Mode,
     /// The capabilities that HELLO states. With `resume`, which agents have by default, the daemon
     /// keeps this client's subscriptions and at-most-once messages while the connection is lost.
+    /// `max_inflight` limits the deliveries without an acknowledgement: 256 by default, and at most
+    /// 4,096.
     pub capabilities: Capabilities,
-    /// The key of the name, or of the operator.
+    /// The key of the name, if the owner has set one, or the operator's.
     pub key: Option<Secret>,
     /// The key that an agent and its companions share, or the one that a bridge is known by.
     pub companion_key: Option<Secret>,
@@ -26,23 +37,25 @@ pub struct Settings {
     /// The directory in which the program was started, for people. The daemon keeps at most
     /// [`DIRECTORY_BYTES_MAX`](protocol::payload::DIRECTORY_BYTES_MAX) bytes.
     pub directory: Option<String>,
-    /// The number of attempts before [`Client::join`](super::Client::join) fails.
+    /// The number of attempts before [`Client::join`](super::Client::join) fails, 1 by default. The
+    /// waits between them grow as after a lost connection.
     pub first_attempts: u32,
-    /// The wait before a new cycle of attempts (docs/PROTOCOL.md, section 15); without it, the
-    /// client ends after one cycle.
+    /// The wait before a new cycle of attempts (docs/PROTOCOL.md, section 15), in milliseconds;
+    /// without it, the default, a joined client ends after one cycle of ten attempts.
     pub retry_cycle_after_ms: Option<u64>,
     /// Whether the daemon is on this machine. Once joined, such a client tries to reconnect at
     /// least once a second without end. After an ERROR it still waits as docs/PROTOCOL.md, section
     /// 15, says.
     pub local: bool,
-    /// The pause after each read from the daemon. With one, a client that gets many messages gets
-    /// them late by as much, and uses less of the processor.
+    /// The pause after each read from the daemon; none by default. With one, a client that gets
+    /// many messages gets them late by as much, and uses less of the processor.
     pub read_pause: Duration,
-    /// A callback for each attempt to reconnect that finds no listener.
+    /// A callback for each attempt to reconnect that finds no listener, such as one that starts a
+    /// daemon.
     pub when_absent: Option<WhenAbsent>,
 }
 
-/// A callback for when the daemon is gone. The callback must return at once.
+/// A callback for when the daemon is gone. The client's thread calls it, so it must return at once.
 #[derive(Clone)]
 pub struct WhenAbsent(pub Arc<dyn Fn() + Send + Sync>);
 
@@ -55,15 +68,15 @@ impl fmt::Debug for WhenAbsent {
 /// The identity that a client joins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// An agent of this name.
+    /// An agent of this name: 1 to 64 letters, digits, `.`, `_` and `-`.
     Agent(String),
-    /// A companion, which speaks in the name of a connected agent.
+    /// A companion, which sends and asks in the name of this agent while that is connected.
     Companion(String),
-    /// A guest, which can send and gets answers.
+    /// A guest, which has no name, sends, and gets answers.
     Guest,
-    /// The owner of the daemon.
+    /// The owner of the daemon, who may ask `@relay` for everything.
     Operator,
-    /// A bridge, under the name of an agent of another machine.
+    /// A bridge, under the name of an agent of another machine: `NAME@HOST`.
     Bridge(String),
 }
 

@@ -52,10 +52,15 @@ pub fn program(name: &str) -> PathBuf {
     program
 }
 
-/// The path of a program that plays an agent, which `cargo test` builds beside the tests.
+/// The path of an example, such as a program that plays an agent. `cargo test` builds them with the
+/// tests.
 pub fn example_program(name: &str) -> String {
     let program = built().join("examples").join(file_name(name));
-    assert!(program.exists(), "{} is missing: run cargo build --examples", program.display());
+    assert!(
+        program.exists(),
+        "{} is missing: run cargo build --workspace --examples",
+        program.display()
+    );
     program.into_os_string().into_string().unwrap()
 }
 
