@@ -1,7 +1,7 @@
 //! The documents compared with the code: examples, members, names, limits, links.
 //!
-//! `tables` makes the tables that repeat the code, `played` plays the examples of docs/PROTOCOL.md
-//! and docs/RELAY-API.md against a daemon, `states` compares diagrams with the code's states,
+//! `tables` makes the tables that repeat the code, `played` plays the examples of docs/PROTOCOL.md,
+//! docs/CLIENTS.md and docs/RELAY-API.md against a daemon, `states` compares diagrams with the code's states,
 //! `named_tests` is about tests that documents name, `architecture` about ARCHITECTURE.md, and
 //! `wrapper` about docs/WRAPPER.md.
 
@@ -46,6 +46,7 @@ use serde_json::Value;
 use terminal::agents::AGENTS;
 
 const PROTOCOL: &str = include_str!("../../docs/PROTOCOL.md");
+const CLIENTS: &str = include_str!("../../docs/CLIENTS.md");
 const RELAY_API: &str = include_str!("../../docs/RELAY-API.md");
 const WRAPPER: &str = include_str!("../../docs/WRAPPER.md");
 const INSTALLER: &str = include_str!("../../package/agent-relay.wxs");
@@ -232,10 +233,17 @@ fn anchor(heading: &str) -> String {
 }
 
 #[test]
-fn frame_in_hex_is_the_envelope_beside_it() {
-    let dumps = blocks(PROTOCOL, "hex");
-    assert_eq!(dumps.len(), 1);
-    let bytes: Vec<u8> = dumps[0]
+fn frames_in_hex_are_the_envelopes_before_them() {
+    for document in [section("3 "), client_page()] {
+        let dumps = blocks(document, "hex");
+        assert_eq!(dumps.len(), 1);
+        check_dump(document, &dumps[0]);
+    }
+}
+
+/// Checks that a dump is a frame, whose envelope the document shows with its length.
+fn check_dump(document: &str, dump: &str) {
+    let bytes: Vec<u8> = dump
         .split_whitespace()
         .map(|digits| u8::from_str_radix(digits, 16).expect("two hex digits"))
         .collect();
@@ -247,7 +255,7 @@ fn frame_in_hex_is_the_envelope_beside_it() {
     assert_eq!((frames.len(), decoder.pending()), (1, 0));
     let json = std::str::from_utf8(frames[0]).unwrap();
     assert!(Envelope::read(frames[0]).is_ok());
-    assert!(section("3 ").contains(&format!("`{json}` has {} bytes", json.len())), "{json}");
+    assert!(document.contains(&format!("`{json}` has {} bytes", json.len())), "{json}");
 }
 
 #[test]
@@ -529,9 +537,27 @@ fn constant(source: &str, name: &str) -> u64 {
     }
 }
 
-/// The envelopes that the protocol's documents show.
+/// The envelopes that the protocol's documents show. In a block, an empty line separates them.
 fn examples() -> Vec<String> {
-    [PROTOCOL, RELAY_API].iter().flat_map(|document| blocks(document, "json")).collect()
+    let documents = [PROTOCOL, CLIENTS, RELAY_API];
+    let blocks: Vec<_> = documents.iter().flat_map(|document| blocks(document, "json")).collect();
+    blocks.iter().flat_map(|block| block.split("\n\n")).map(str::to_owned).collect()
+}
+
+/// The beginning of docs/CLIENTS.md, from which one writes a client.
+fn client_page() -> &'static str {
+    let (page, _) = CLIENTS.split_once("\n## Before you write one\n").expect("the page ends");
+    page
+}
+
+/// The program that the page prints.
+pub(crate) fn page_program() -> String {
+    blocks(client_page(), "python").join("\n")
+}
+
+#[test]
+fn page_for_writers_of_clients_is_short() {
+    assert!(client_page().lines().count() <= 350);
 }
 
 /// The contents of all fences in this language.

@@ -1,8 +1,11 @@
-//! A client in another language, written from docs/PROTOCOL.md alone.
+//! Clients in another language, written from the documents alone: tests/client.py, and the program
+//! that docs/CLIENTS.md prints.
 
+use crate::document::page_program;
 use platform::transport::Listener;
 use serde_json::{Value, json};
 use std::{
+    fs,
     io::{BufRead, BufReader, ErrorKind, Read, Write},
     process::{Child, ChildStdin, Stdio},
     sync::{Arc, mpsc},
@@ -213,6 +216,37 @@ fn client_sends_what_the_document_requires() {
     ann.leave();
 }
 
+#[test]
+fn printed_client_survives_the_daemon() {
+    let mut sandbox = Sandbox::new();
+    let program = sandbox.directory().join("client.py");
+    fs::write(&program, page_program()).unwrap();
+    let program = program.to_str().unwrap();
+    let Some(mut bob) = PythonClient::spawn(&sandbox, &[program, "Bob"]) else { return };
+    let mut ann = PythonClient::spawn(&sandbox, &[program, "Ann"]).expect("Bob's client runs");
+    sandbox.wait_for_agents(&["Ann", "Bob"]);
+    ann.command("send Bob Your turn\nsend Zoe Anybody?");
+    assert_eq!(bob.expect("DELIVER")["payload"], json!({"kind": "message", "body": "Your turn"}));
+    assert_eq!(ann.expect("ACK")["payload"]["state"], "accepted");
+    assert_eq!(ann.expect("NACK")["payload"]["code"], "UNKNOWN_AGENT");
+
+    sandbox.kill();
+    ann.command("send Bob Still there?");
+    sandbox.start();
+    let deliver = bob.expect("DELIVER");
+    assert_eq!(deliver["payload"]["body"], "Still there?");
+    assert_eq!(deliver["delivery"]["sender"]["auth"], "token", "the session is resumed");
+    assert_eq!(ann.expect("ACK")["payload"]["state"], "accepted");
+
+    let mut refused = PythonClient::spawn(&sandbox, &[program, "root"]).expect("it runs");
+    let status = wait(&mut refused.process, "root's client");
+    assert_eq!(status.code(), Some(1));
+    assert!(refused.end().1.contains("(INVALID_NAME)"));
+    // Nothing came twice.
+    ann.leave();
+    bob.leave();
+}
+
 /// An envelope from a daemon.
 fn daemon_envelope(kind: &str, payload: Value) -> Value {
     json!({"v": 1, "type": kind, "id": "d-1", "ts": 0, "payload": payload})
@@ -238,7 +272,7 @@ fn queued(asker: &mut Raw) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// A process of tests/client.py, which reads commands and prints envelopes.
+/// A process of a client, which reads commands and prints envelopes.
 struct PythonClient {
     process: Child,
     commands: Option<ChildStdin>,
@@ -256,8 +290,24 @@ impl PythonClient {
     /// A client and the first envelope it received; `None`, after a line with the reason, if the
     /// system cannot run it.
     fn start(sandbox: &Sandbox, name: &str) -> Option<(Value, Self)> {
+        let endpoint = sandbox.endpoint();
+        let mut client = Self::spawn(sandbox, &[CLIENT, "--socket", endpoint.as_text(), name])?;
+        match client.envelopes.recv_timeout(WATCHDOG) {
+            Ok(first) => Some((first, client)),
+            Err(_) => {
+                let (code, stderr) = client.end();
+                assert_eq!(code, Some(UNSUPPORTED_CODE), "{stderr}");
+                not_tried(&stderr);
+                None
+            }
+        }
+    }
+
+    /// A process of a program in Python with these arguments; `None`, after a line with the reason,
+    /// if there is no Python.
+    fn spawn(sandbox: &Sandbox, words: &[&str]) -> Option<Self> {
         let mut command = sandbox.program("python3");
-        command.args([CLIENT, "--socket", sandbox.endpoint().as_text(), name]);
+        command.env("AGENT_RELAY_ENDPOINT", sandbox.endpoint().as_text()).args(words);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = match command.spawn() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -277,16 +327,7 @@ impl PythonClient {
                 }
             }
         });
-        let mut client = Self { process, commands, envelopes };
-        match client.envelopes.recv_timeout(WATCHDOG) {
-            Ok(first) => Some((first, client)),
-            Err(_) => {
-                let (code, stderr) = client.end();
-                assert_eq!(code, Some(UNSUPPORTED_CODE), "{stderr}");
-                not_tried(&stderr);
-                None
-            }
-        }
+        Some(Self { process, commands, envelopes })
     }
 
     fn command(&mut self, command: &str) {

@@ -14,6 +14,7 @@ use testkit::{raw::Raw, sandbox::Sandbox};
 fn examples_are_played_to_a_daemon() {
     let mut script = Script::of_documents();
     first_minute(&mut script);
+    afternoon(&mut script);
     modes(&mut script);
     topics(&mut script);
     returning(&mut script);
@@ -195,6 +196,52 @@ fn first_minute(script: &mut Script) {
     script.real.clear();
 }
 
+/// Plays the page of docs/CLIENTS.md, but for BUSY.
+fn afternoon(script: &mut Script) {
+    const WELCOME: &str = "8b0f9c5e-6a64-4f0c-8a57-3a1d5b9be0a1";
+    const DELIVER: &str = "7f3c9a52-1c9d-4d8e-a6f0-2b4d6e8f0a1c";
+    const REPLACED: &str = "3f2a1b0c-9d8e-4f7a-8b6c-5d4e3f2a1b0c";
+    const TOKEN: &str = "2f0e4c6a8b1d3f5976543210fedcba98112233445566778899aabbccddeeff00";
+    let mut sandbox = Sandbox::empty();
+    sandbox.start();
+    let (mut ann, mut bob) = (sandbox.connect(), sandbox.join("Bob"));
+    script.send(&mut ann, "p-2");
+    let welcome = script.receive(&mut ann, WELCOME, Members::Exactly);
+    assert_eq!(
+        welcome["payload"]["capabilities"],
+        script.example(WELCOME)["payload"]["capabilities"]
+    );
+    script.send(&mut ann, "p-4");
+    script.receive(&mut ann, "5d9f0c4e-0a4b-4b36-9f5c-8f1e1fb7f1c2", Members::Exactly);
+    assert_eq!(bob.expect("DELIVER")["payload"], script.example("p-4")["payload"]);
+    bob.send("Ann", "My turn", json!({"requires_ack": true}));
+    let deliver = script.receive(&mut ann, DELIVER, Members::Exactly);
+    assert_eq!(deliver["payload"], script.example(DELIVER)["payload"]);
+    script.learn(DELIVER, &deliver["id"]);
+    script.send(&mut ann, "p-6");
+    ann.drain();
+    assert_eq!(ann.ask("inbox", &json!({}))["messages"], json!([]), "it is acknowledged");
+
+    ann.answers_pings = false;
+    let mut other = sandbox.connect();
+    script.send(&mut other, "p-2");
+    let ping = script.receive(&mut ann, "0d6e7f20-3f5b-4d0d-9c53-b7b7d2b4b3d2", Members::Exactly);
+    script.learn("4ac1d3b0", &ping["payload"]["nonce"]);
+    script.send(&mut ann, "p-3");
+    other.expect_code("ERROR", "NAME_IN_USE");
+    ann.answers_pings = true;
+
+    script.learn(TOKEN, &welcome["payload"]["resume_token"]);
+    let mut newer = sandbox.connect();
+    script.send(&mut newer, "p-7");
+    let resumed = newer.expect("WELCOME")["payload"]["session_id"].take();
+    assert_eq!(resumed, welcome["payload"]["session_id"]);
+    let replaced = script.receive(&mut ann, REPLACED, Members::Exactly);
+    assert_eq!(replaced["payload"], script.example(REPLACED)["payload"]);
+    ann.expect_end();
+    script.real.clear();
+}
+
 /// Plays HELLO in each mode.
 fn modes(script: &mut Script) {
     let mut sandbox = Sandbox::empty();
@@ -320,6 +367,9 @@ fn backpressure(script: &mut Script) {
         "payload": {"body": "?"}, "payload_meta": {"requires_ack": true}});
     ann.send_json(&send);
     script.receive(&mut ann, "9c858901-8a57-4791-81fe-4c455b099bc9", Members::Exactly);
+    send["id"] = json!("p-5");
+    ann.send_json(&send);
+    script.receive(&mut ann, "e1b0f1d8-2f6e-4c3e-8ed1-6f2b7c8d9e0f", Members::Exactly);
     (send["id"], send["to"]) = (json!("a-16"), json!("*"));
     ann.send_json(&send);
     let busy = script.receive(&mut ann, "1c9e8f6a-3d52-4b0e-9c1d-7f2a6b5e4d3c", Members::Exactly);
