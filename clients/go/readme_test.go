@@ -4,10 +4,32 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"runtime"
 	"testing"
 )
+
+// TestReadmeOptions compares the tables of options with the fields.
+func TestReadmeOptions(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	ok(t, err)
+	section := regexp.MustCompile("(?ms)^## Options\n(.*?)^## ").FindSubmatch(readme)
+	var shown []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| [^|]*\\| \\S").FindAllSubmatch(section[1], -1) {
+		shown = append(shown, string(row[1]))
+	}
+	var fields []string
+	for _, options := range []any{Options{}, Outgoing{}} {
+		of := reflect.TypeOf(options)
+		for index := 0; index < of.NumField(); index++ {
+			fields = append(fields, of.Field(index).Name)
+		}
+	}
+	if !reflect.DeepEqual(shown, fields) {
+		t.Errorf("README.md has %q, and the code %q", shown, fields)
+	}
+}
 
 // TestReadmeExamples builds the examples as programs of another module, and runs them.
 func TestReadmeExamples(t *testing.T) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import os
 import re
@@ -16,7 +17,7 @@ from typing import Any, Callable, Dict, List, Set, Tuple
 from unittest import mock
 
 from support import DAEMON, LIMIT_S, ROOT, Case, Connection, Daemon, Driven, core_of, in_thread
-from agent_relay import Client, Ended, Refused, _asyncio, _core, _stream
+from agent_relay import AsyncClient, Client, Ended, Refused, _asyncio, _core, _stream
 from agent_relay._wire import encode, parse
 
 
@@ -859,6 +860,22 @@ class Readme(Case):
         asked = self.play(asks)
         self.assertEqual(self.play(answers)(), "Which port?\nWhich host?\n")
         self.assertEqual(asked(), "8080 localhost\n")
+
+
+class Options(Case):
+    def test_tables_are_those_of_the_code(self) -> None:
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        (options,) = re.findall(r"^## Options\n(.*?)(?=^## )", readme, re.DOTALL | re.MULTILINE)
+        tables = options.strip().split("\n\n")
+        shown = [re.findall(r"^\| `(\w+)` \| (?:required|`(.*?)`) \| \S", table, re.MULTILINE) for table in tables]
+
+        def of_code(call: Callable[..., object]) -> List[Tuple[str, str]]:
+            own = [one for name, one in inspect.signature(call).parameters.items() if name != "self"]
+            return [(one.name, "" if one.default is one.empty else repr(one.default)) for one in own]
+
+        clients: List[Any] = [Client, AsyncClient]
+        for client in clients:
+            self.assertEqual(shown, [of_code(client), of_code(client.send)])
 
 
 class AsyncWithDaemon(WithDaemon):
