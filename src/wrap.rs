@@ -24,6 +24,7 @@ mod message;
 mod notifier;
 mod paste;
 mod questions;
+mod records;
 mod run_folder;
 mod signals;
 pub(crate) mod teams;

@@ -3,9 +3,9 @@
 //! A record has no environment, no key and no prompt. It is written once an agent CLI takes
 //! prompts, and again when its conversation changes and when it ends.
 
-use super::threads::spawn;
+use super::{records, threads::spawn};
 use crossbeam_channel::{Sender, bounded};
-use platform::{clock, paths};
+use platform::clock;
 use protocol::hook;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -19,9 +19,6 @@ use terminal::{agents, resume::Resume};
 
 /// The directory in the home with a file for each record.
 const DIRECTORY: &str = "agents";
-
-/// The longest record that is read, in bytes.
-const BYTES_MAX: u64 = 1 << 20;
 
 /// The most records that are kept. Beyond that, the one that was written first is removed, of those
 /// that ended if there is one.
@@ -101,10 +98,7 @@ impl AgentRecord {
     }
 
     fn write(&self, home: &Path) -> io::Result<()> {
-        let directory = home.join(DIRECTORY);
-        paths::make_private_dir(&directory)?;
-        let json = serde_json::to_vec(self).expect("a record is made of texts and numbers");
-        paths::write_private_file(&path(home, &self.name), &json)?;
+        records::write(&path(home, &self.name), self)?;
         remove_oldest(home)
     }
 }
@@ -121,13 +115,8 @@ fn path(home: &Path, name: &str) -> PathBuf {
 /// Reads the record of an agent, if there is one. A file that is no record counts as none, with a
 /// line in the log.
 pub(crate) fn of(home: &Path, name: &str) -> Option<AgentRecord> {
-    let path = path(home, name);
-    let failed = |error: &io::Error| {
-        if error.kind() != ErrorKind::NotFound {
-            tracing::warn!("{}: {error}", path.display());
-        }
-    };
-    read(&path).inspect_err(failed).ok()
+    let read = records::read(&path(home, name));
+    read.inspect_err(|error| tracing::warn!("{error}")).ok().flatten()
 }
 
 /// Whether an agent of this name can be started again.
@@ -137,7 +126,8 @@ pub(crate) fn exists(home: &Path, name: &str) -> bool {
 
 /// Whether an agent of this name was cut off, if it does not run.
 pub(crate) fn is_cut_off(home: &Path, name: &str) -> bool {
-    read(&path(home, name)).is_ok_and(|record| record.ended.is_none())
+    let read = records::read::<AgentRecord>(&path(home, name));
+    read.is_ok_and(|record| record.is_some_and(|record| record.ended.is_none()))
 }
 
 /// Reads all records, in the order of their names. A file that is no record is left out, with a
@@ -146,29 +136,9 @@ pub(crate) fn is_cut_off(home: &Path, name: &str) -> bool {
 /// # Errors
 /// If the directory cannot be read.
 pub(crate) fn all(home: &Path) -> io::Result<Vec<AgentRecord>> {
-    let entries = match fs::read_dir(home.join(DIRECTORY)) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut records = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "json") {
-            match read(&path) {
-                Ok(record) => records.push(record),
-                Err(error) => tracing::warn!("{}: {error}", path.display()),
-            }
-        }
-    }
-    records.sort_by_key(|record| record.name.to_ascii_lowercase());
-    Ok(records)
-}
-
-fn read(path: &Path) -> io::Result<AgentRecord> {
-    if fs::metadata(path)?.len() > BYTES_MAX {
-        return Err(io::Error::new(ErrorKind::InvalidData, "it is too long for a record"));
-    }
-    Ok(serde_json::from_slice(&fs::read(path)?)?)
+    let mut agents: Vec<AgentRecord> = records::all(&home.join(DIRECTORY))?;
+    agents.sort_by_key(|record| record.name.to_ascii_lowercase());
+    Ok(agents)
 }
 
 /// Removes the record of an agent, if there is one.
@@ -181,12 +151,11 @@ pub(crate) fn remove(home: &Path, name: &str) -> io::Result<()> {
 
 /// Lets the record of an agent follow it to another name, if there is a record.
 pub(crate) fn rename(home: &Path, before: &str, after: &str) -> io::Result<()> {
-    let record = match read(&path(home, before)) {
+    let Some(record) = records::read::<AgentRecord>(&path(home, before))? else {
         // A record that an earlier agent of that name has left is not this one's.
-        Err(error) if error.kind() == ErrorKind::NotFound => return remove(home, after),
-        record => AgentRecord { name: after.to_owned(), ..record? },
+        return remove(home, after);
     };
-    record.write(home)?;
+    AgentRecord { name: after.to_owned(), ..record }.write(home)?;
     match path(home, before) == path(home, after) {
         true => Ok(()),
         false => remove(home, before),
@@ -298,6 +267,7 @@ impl RecordKeeper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use platform::paths;
     use protocol::hook::{Point, Report};
     use std::{env, process};
 

@@ -1,22 +1,18 @@
 //! Teams that were started: what the home keeps of each agents.toml, so that their groups are known
 //! in every directory, and a team can be stopped as it was started.
 
-use platform::paths;
+use super::records;
 use protocol::{name, text::escaped};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::{
     collections::BTreeMap,
-    fs,
-    io::{self, ErrorKind},
+    fs, io,
     path::{Path, PathBuf},
 };
 
 /// The directory in the home with a file for each team.
 const DIRECTORY: &str = "teams";
-
-/// The longest record that is read, in bytes.
-const BYTES_MAX: u64 = 1 << 20;
 
 /// The most teams that are known. Beyond that, one that is down is forgotten.
 const TEAMS_MAX: usize = 256;
@@ -57,8 +53,6 @@ impl TeamRecord {
     /// # Errors
     /// If it cannot be written, or if [`TEAMS_MAX`] other teams are up.
     pub(crate) fn write(&self, home: &Path) -> io::Result<()> {
-        let directory = home.join(DIRECTORY);
-        paths::make_private_dir(&directory)?;
         let others: Vec<_> = all(home)?.into_iter().filter(|it| it.file != self.file).collect();
         if others.len() >= TEAMS_MAX {
             let down = others.iter().find(|team| !team.is_up).ok_or_else(|| {
@@ -66,9 +60,7 @@ impl TeamRecord {
             })?;
             fs::remove_file(path(home, &down.file))?;
         }
-        // A path that is not valid text cannot be written.
-        let json = serde_json::to_vec(self)?;
-        paths::write_private_file(&path(home, &self.file), &json)
+        records::write(&path(home, &self.file), self)
     }
 
     fn has_group(&self, group: &str) -> bool {
@@ -97,12 +89,7 @@ fn path(home: &Path, file: &Path) -> PathBuf {
 /// # Errors
 /// If the record cannot be read.
 pub(crate) fn of(home: &Path, file: &Path) -> io::Result<Option<TeamRecord>> {
-    let path = path(home, file);
-    match read(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(io::Error::other(format!("{}: {error}", path.display()))),
-        Ok(record) => Ok(Some(record)),
-    }
+    records::read(&path(home, file))
 }
 
 /// Reads all records, in the order of their files. One that cannot be read is left out, with a line
@@ -111,29 +98,9 @@ pub(crate) fn of(home: &Path, file: &Path) -> io::Result<Option<TeamRecord>> {
 /// # Errors
 /// If the directory cannot be read.
 pub(crate) fn all(home: &Path) -> io::Result<Vec<TeamRecord>> {
-    let entries = match fs::read_dir(home.join(DIRECTORY)) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut records = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "json") {
-            match read(&path) {
-                Ok(record) => records.push(record),
-                Err(error) => tracing::warn!("{}: {error}", path.display()),
-            }
-        }
-    }
-    records.sort_by(|one, other| one.file.cmp(&other.file));
-    Ok(records)
-}
-
-fn read(path: &Path) -> io::Result<TeamRecord> {
-    if fs::metadata(path)?.len() > BYTES_MAX {
-        return Err(io::Error::new(ErrorKind::InvalidData, "it is too long for a record"));
-    }
-    Ok(serde_json::from_slice(&fs::read(path)?)?)
+    let mut teams: Vec<TeamRecord> = records::all(&home.join(DIRECTORY))?;
+    teams.sort_by(|one, other| one.file.cmp(&other.file));
+    Ok(teams)
 }
 
 /// The sender of a message to a group.
@@ -230,6 +197,7 @@ fn unknown(group: &str, up: &[&TeamRecord]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use platform::paths;
     use std::{env, process};
 
     struct Home(PathBuf);
