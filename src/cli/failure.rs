@@ -19,7 +19,7 @@ pub(super) const TIMED_OUT: i32 = 4;
 
 /// The end of a command before it is done: an exit code, and a message unless there is nothing to
 /// say.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) code: i32,
     pub(super) message: Option<String>,

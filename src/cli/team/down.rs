@@ -1,6 +1,6 @@
 //! `team down`: end the agents of a project.
 
-use super::{plan::file_here, presence::Presence, worktree};
+use super::{plan::file_here, presence::Running, worktree};
 use crate::{
     cli::{
         failure::{DONE, Failure, first_failure},
@@ -70,14 +70,11 @@ impl Down {
     /// Ends an agent. Returns whether it ran.
     fn end(&self, home: &Path, agent: &Member) -> Result<bool, Failure> {
         let name = &agent.name;
-        let wrapper = match Presence::of(home, name, &agent.directory)? {
-            Presence::Here(wrapper) => wrapper,
-            Presence::Absent => return Ok(false),
-            Presence::Elsewhere(other) => {
-                eprint_line(format_args!("note: {name} runs on, in {}", escaped(&other)));
-                return Ok(false);
-            }
-        };
+        let Some((running, wrapper)) = Running::of(home, name)? else { return Ok(false) };
+        if let Some(other) = running.elsewhere(&agent.directory) {
+            eprint_line(format_args!("note: {name} runs on, in {}", escaped(other)));
+            return Ok(false);
+        }
         wrapper.begin_to_stop();
         stop::await_end(&agent.name, &wrapper, stop::deadline(), self.json)?;
         Ok(true)

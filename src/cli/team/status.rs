@@ -2,7 +2,7 @@
 
 use super::{
     plan::{Plan, Planned, file_here},
-    presence::{Presence, is_same},
+    presence::{Running, is_same},
 };
 use crate::{
     cli::{
@@ -90,16 +90,17 @@ fn row<'p>(
     planned: &'p Planned,
 ) -> Result<Row<'p>, Failure> {
     let Planned { agent, directory, worktree } = planned;
-    let presence = Presence::of(&context.home, &agent.name, directory);
-    let state = match &presence {
+    let running = Running::of(&context.home, &agent.name);
+    let running = running.as_ref().map(|it| it.as_ref().map(|(it, _)| it.elsewhere(directory)));
+    let state = match running {
         Err(_) => "does not answer".to_owned(),
-        Ok(Presence::Here(_)) => {
+        Ok(Some(None)) => {
             let doing = |client| agent_row(client, &agent.name, |row| row.and_then(activity));
             let doing = client.map(doing).transpose()?.flatten();
             doing.map_or_else(|| "runs".to_owned(), |(words, _)| words)
         }
-        Ok(Presence::Elsewhere(other)) => format!("runs in {other}"),
-        Ok(Presence::Absent) => {
+        Ok(Some(Some(other))) => format!("runs in {other}"),
+        Ok(None) => {
             let record = agent_record::of(&context.home, &agent.name);
             let own = record.filter(|record| is_same(&record.directory, directory));
             match own.map(|record| record.ended.is_some()) {
@@ -112,7 +113,7 @@ fn row<'p>(
     };
     Ok(Row {
         name: &agent.name,
-        running: presence.is_ok_and(|presence| presence.is_here()),
+        running: running == Ok(Some(None)),
         state,
         directory: directory.to_string_lossy(),
         worktree: worktree.is_some(),

@@ -2,7 +2,7 @@
 
 use super::{
     plan::{Plan, Planned, file_here},
-    presence::{Presence, is_same},
+    presence::{Presences, is_same},
 };
 use crate::{
     cli::{
@@ -36,7 +36,7 @@ use protocol::{
     text::escaped,
 };
 use serde::Serialize;
-use std::{borrow::Cow, ffi::OsString, path::Path, time::Duration};
+use std::{borrow::Cow, collections::HashMap, ffi::OsString, path::Path, time::Duration};
 
 /// The longest wait until the daemon has accepted a first prompt.
 const PROMPT_MS: u64 = 30_000;
@@ -113,11 +113,15 @@ impl Up {
         let known = teams::of(&context.home, &plan.file).map_err(Failure::because)?;
         self.agree(&plan, known.as_ref())?;
         make_home(&context.home)?;
-        let record = record(&context.home, &plan, known);
+        let presences = presences(&context.home, &plan, known.as_ref());
+        let refused = refused(&context.home, &plan, &presences);
+        let record = record(&plan, known, &presences, &refused);
         record.write(&context.home).map_err(Failure::because)?;
         let recipes =
             recipes::load(&context.home).map_err(|error| Failure::because(error.to_string()))?;
-        let mut starter = Starter { up: &self, options, record, recipes, failed: Vec::new() };
+        let failed = Vec::new();
+        let mut starter =
+            Starter { up: &self, options, presences, refused, record, recipes, failed };
         let started: Vec<_> =
             plan.waves().flat_map(|wave| starter.start_all(&mut context, wave)).collect();
         let deadline = clock::monotonic_ms() + STARTED_MS;
@@ -168,18 +172,39 @@ impl Up {
     }
 }
 
-/// Returns what the home keeps of a team that is up: the agents of the plan, and those that still
-/// run as the team was started before. The names of other projects' agents are left out.
-fn record(home: &Path, plan: &Plan, known: Option<TeamRecord>) -> TeamRecord {
+/// Asks which agents run, of the plan and of the team as it was started before.
+fn presences(home: &Path, plan: &Plan, known: Option<&TeamRecord>) -> Presences {
+    let known = known.into_iter().flat_map(|known| &known.agents).map(|member| &member.name);
+    Presences::ask(home, plan.agents.iter().map(|it| &it.agent.name).chain(known))
+}
+
+/// The agents that are not started, by their names, and why.
+type Refused<'a> = HashMap<&'a str, Failure>;
+
+/// Refuses the names of other projects' agents.
+fn refused<'a>(home: &Path, plan: &'a Plan, presences: &Presences) -> Refused<'a> {
+    let check = |planned: &'a Planned| {
+        let failure = check_own(home, planned, &plan.file, presences).err()?;
+        Some((&*planned.agent.name, failure))
+    };
+    plan.agents.iter().filter_map(check).collect()
+}
+
+/// Returns what the home keeps of a team that is up: the agents of the plan without those that are
+/// refused, and those that still run as the team was started before.
+fn record(
+    plan: &Plan,
+    known: Option<TeamRecord>,
+    presences: &Presences,
+    refused: &Refused<'_>,
+) -> TeamRecord {
     let known = known.map_or_else(Vec::new, |known| known.agents);
     let is = |member: &Member, name: &str| member.name.eq_ignore_ascii_case(name);
     let (planned, gone): (Vec<_>, Vec<_>) = known
         .into_iter()
         .partition(|member| plan.agents.iter().any(|it| is(member, &it.agent.name)));
-    let runs = |member: &Member| {
-        Presence::of(home, &member.name, &member.directory).is_ok_and(|it| it.is_here())
-    };
-    let own = plan.agents.iter().filter(|it| check_own(home, it, &plan.file).is_ok());
+    let runs = |member: &Member| presences.runs_in(&member.name, &member.directory);
+    let own = plan.agents.iter().filter(|it| !refused.contains_key(&*it.agent.name));
     let of_plan = own.map(|it| {
         let before = planned.iter().find(|member| is(member, &it.agent.name));
         match before.filter(|member| member.directory != it.directory && runs(member)) {
@@ -198,13 +223,19 @@ fn record(home: &Path, plan: &Plan, known: Option<TeamRecord>) -> TeamRecord {
 }
 
 /// Refuses a name that an agent of another project has.
-fn check_own(home: &Path, planned: &Planned, file: &Path) -> Result<(), Failure> {
+fn check_own(
+    home: &Path,
+    planned: &Planned,
+    file: &Path,
+    presences: &Presences,
+) -> Result<(), Failure> {
     let Planned { agent, directory, .. } = planned;
     let name = &*agent.name;
-    if let Ok(Presence::Elsewhere(other)) = Presence::of(home, name, directory)
+    if let Ok(Some(running)) = presences.of(name)
+        && let Some(other) = running.elsewhere(directory)
         && !planned.may_have_been_in(other.as_ref(), file)
     {
-        let failure = format!("{name} is the name of an agent that runs in {}", escaped(&other));
+        let failure = format!("{name} is the name of an agent that runs in {}", escaped(other));
         return Err(Failure::failed(failure).hint("choose another name"));
     }
     match agent_record::of(home, name) {
@@ -222,6 +253,8 @@ fn check_own(home: &Path, planned: &Planned, file: &Path) -> Result<(), Failure>
 struct Starter<'a> {
     up: &'a Up,
     options: &'a HomeOptions,
+    presences: Presences,
+    refused: Refused<'a>,
     /// What the home keeps of the team.
     record: TeamRecord,
     recipes: Book,
@@ -259,14 +292,15 @@ impl<'a> Starter<'a> {
         if let Some(need) = agent.needs.iter().find(is_missing) {
             return Err(Failure::failed(format!("{name} is not started, since it needs {need}")));
         }
-        check_own(&context.home, planned, &self.record.file)?;
-        match Presence::of(&context.home, name, directory)? {
-            Presence::Here(_) => return Ok((Report::new(planned, State::Running), None)),
-            Presence::Elsewhere(other) => {
-                let failure = Failure::failed(format!("{name} still runs in {}", escaped(&other)));
-                return Err(failure.hint(format!("end it first: `agent-relay stop {name}`")));
-            }
-            Presence::Absent => {}
+        if let Some(failure) = self.refused.get(name) {
+            return Err(failure.clone());
+        }
+        if let Some(running) = self.presences.of(name)? {
+            let Some(other) = running.elsewhere(directory) else {
+                return Ok((Report::new(planned, State::Running), None));
+            };
+            let failure = Failure::failed(format!("{name} still runs in {}", escaped(other)));
+            return Err(failure.hint(format!("end it first: `agent-relay stop {name}`")));
         }
         let record = self.resumed(&context.home, planned);
         if let Some(tree) = worktree {
