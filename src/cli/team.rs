@@ -1,6 +1,7 @@
 //! `team`: start and stop the agents of a project, which agents.toml lists.
 
 mod down;
+mod names;
 mod plan;
 mod presence;
 mod status;

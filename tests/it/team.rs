@@ -444,6 +444,34 @@ fn agent_of_another_project_keeps_its_name() {
 }
 
 #[test]
+fn name_whose_mail_waits_for_somebody_else_is_not_given_away() {
+    let sandbox = shop(
+        "[[agent]]\nname = 'api'\ncommand = 'CLAUDE'\n\
+         [[agent]]\nname = 'web'\ncommand = 'CLAUDE'\ndirectory = 'web'\n",
+    );
+    // Clients without a wrapper: no record tells whose names these are.
+    for name in ["api", "web"] {
+        drop(sandbox.join(name));
+    }
+    done(&sandbox, &["send", "api", "for the other one"]);
+    let ended = in_shop(&sandbox, &["team", "up", "--yes"]);
+    let why = String::from_utf8_lossy(&ended.stderr).into_owned();
+    let expected = "1 message waits for another agent named api; choose another name, or \
+                    `agent-relay purge api`";
+    assert!(!ended.status.success() && why.contains(expected), "{why}");
+    let up = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert!(up.starts_with("web runs ") && up.lines().count() == 1, "{up}");
+    done(&sandbox, &["purge", "--yes", "api"]);
+    let up = done(&sandbox, &["team", "up"]);
+    assert!(up.starts_with("api runs ") && up.ends_with("web runs already\n"), "{up}");
+    // Mail of the team's own agent is no obstacle.
+    done(&sandbox, &["team", "down"]);
+    done(&sandbox, &["send", "api", "for this one"]);
+    done(&sandbox, &["team", "up"]);
+    done(&sandbox, &["team", "down"]);
+}
+
+#[test]
 fn wrong_file_or_none_is_named() {
     let sandbox = shop("[[agent]]\nname = 'api'\n");
     let (code, why) = refused(&sandbox, &["team", "up", "--yes"]);

@@ -1,6 +1,7 @@
 //! `team up`: start the agents of a project that do not run.
 
 use super::{
+    names::{Names, Refused},
     plan::{Plan, Planned, file_here},
     presence::{Presences, is_same},
 };
@@ -11,10 +12,11 @@ use crate::{
         failure::{Failure, TIMED_OUT, first_failure},
         identity::Identity,
         input::confirm,
+        join::join_or_start,
         launch::make_home,
         print::{Out, counted, eprint_line, eprint_text},
         request::{call_with, parse},
-        send::{join_as, not_delivered},
+        send::not_delivered,
         spawn::{Agent, STARTED_MS, Started, Starting},
         wrapped::check_is_person,
     },
@@ -36,7 +38,12 @@ use protocol::{
     text::escaped,
 };
 use serde::Serialize;
-use std::{borrow::Cow, collections::HashMap, ffi::OsString, path::Path, time::Duration};
+use std::{
+    borrow::Cow,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// The longest wait until the daemon has accepted a first prompt.
 const PROMPT_MS: u64 = 30_000;
@@ -108,20 +115,28 @@ impl Up {
     pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         check_is_person()?;
         let mut context = context(options)?;
-        Identity::of_process(&context)?.check_is_person()?;
+        let identity = Identity::of_process(&context)?;
+        identity.check_is_person()?;
         let plan = Plan::read(file_here(&context.home)?)?;
         let known = teams::of(&context.home, &plan.file).map_err(Failure::because)?;
         self.agree(&plan, known.as_ref())?;
         make_home(&context.home)?;
+        let client = join_or_start(&mut context, &|endpoint| identity.settings(endpoint))?;
         let presences = presences(&context.home, &plan, known.as_ref());
-        let refused = refused(&context.home, &plan, &presences);
+        let names = Names {
+            home: &context.home,
+            client: &client,
+            presences: &presences,
+            known: known.as_ref(),
+        };
+        let refused = names.refused(&plan);
         let record = record(&plan, known, &presences, &refused);
         record.write(&context.home).map_err(Failure::because)?;
         let recipes =
             recipes::load(&context.home).map_err(|error| Failure::because(error.to_string()))?;
-        let failed = Vec::new();
+        let (home, failed) = (context.home.clone(), Vec::new());
         let mut starter =
-            Starter { up: &self, options, presences, refused, record, recipes, failed };
+            Starter { up: &self, home, client, presences, refused, record, recipes, failed };
         let started: Vec<_> =
             plan.waves().flat_map(|wave| starter.start_all(&mut context, wave)).collect();
         let deadline = clock::monotonic_ms() + STARTED_MS;
@@ -178,18 +193,6 @@ fn presences(home: &Path, plan: &Plan, known: Option<&TeamRecord>) -> Presences 
     Presences::ask(home, plan.agents.iter().map(|it| &it.agent.name).chain(known))
 }
 
-/// The agents that are not started, by their names, and why.
-type Refused<'a> = HashMap<&'a str, Failure>;
-
-/// Refuses the names of other projects' agents.
-fn refused<'a>(home: &Path, plan: &'a Plan, presences: &Presences) -> Refused<'a> {
-    let check = |planned: &'a Planned| {
-        let failure = check_own(home, planned, &plan.file, presences).err()?;
-        Some((&*planned.agent.name, failure))
-    };
-    plan.agents.iter().filter_map(check).collect()
-}
-
 /// Returns what the home keeps of a team that is up: the agents of the plan without those that are
 /// refused, and those that still run as the team was started before.
 fn record(
@@ -222,37 +225,11 @@ fn record(
     TeamRecord { file: plan.file.clone(), agreed: plan.hash.clone(), is_up: true, agents }
 }
 
-/// Refuses a name that an agent of another project has.
-fn check_own(
-    home: &Path,
-    planned: &Planned,
-    file: &Path,
-    presences: &Presences,
-) -> Result<(), Failure> {
-    let Planned { agent, directory, .. } = planned;
-    let name = &*agent.name;
-    if let Ok(Some(running)) = presences.of(name)
-        && let Some(other) = running.elsewhere(directory)
-        && !planned.may_have_been_in(other.as_ref(), file)
-    {
-        let failure = format!("{name} is the name of an agent that runs in {}", escaped(other));
-        return Err(Failure::failed(failure).hint("choose another name"));
-    }
-    match agent_record::of(home, name) {
-        Some(record) if !planned.may_have_been_in(&record.directory, file) => {
-            let other = escaped(&record.directory.to_string_lossy());
-            let failure = format!("{name} is the name of an agent in {other}");
-            let hint = format!("choose another name, or `agent-relay purge --forget {name}`");
-            Err(Failure::failed(failure).hint(hint))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Starts agents.
 struct Starter<'a> {
     up: &'a Up,
-    options: &'a HomeOptions,
+    home: PathBuf,
+    client: Client,
     presences: Presences,
     refused: Refused<'a>,
     /// What the home keeps of the team.
@@ -377,10 +354,10 @@ impl<'a> Starter<'a> {
     /// Sends an agent its first prompt, and waits until the daemon has accepted it. One that still
     /// waits, since the agent ended before it got that, is not sent twice.
     fn send(&mut self, name: &str, prompt: &str) -> Result<(), Failure> {
-        let client = join_as(None, None, self.options)?;
+        let client = &self.client;
         let member = self.record.agents.iter_mut().find(|it| it.name.eq_ignore_ascii_case(name));
         let earlier = member.as_ref().and_then(|member| member.prompt.as_ref());
-        if earlier.map(|id| waits(&client, id)).transpose()? == Some(true) {
+        if earlier.map(|id| waits(client, id)).transpose()? == Some(true) {
             return Ok(());
         }
         let id = client.send(Outgoing::message(name, prompt))?;
@@ -392,11 +369,10 @@ impl<'a> Starter<'a> {
             let left = Duration::from_millis(deadline.saturating_sub(clock::monotonic_ms()));
             match client.events().recv_timeout(left) {
                 Ok(Event::Accepted { send_id, .. }) if send_id == id => {
-                    let home = self.options.home()?;
-                    return self.record.write(&home).map_err(Failure::because);
+                    return self.record.write(&self.home).map_err(Failure::because);
                 }
                 Ok(Event::Refused { send_id, nack }) if send_id == id => {
-                    return Err(not_delivered(&client, name, &nack));
+                    return Err(not_delivered(client, name, &nack));
                 }
                 Ok(_) => {}
                 Err(_) => return Err(Failure::new(TIMED_OUT, "the daemon did not accept it")),
