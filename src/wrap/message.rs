@@ -95,6 +95,7 @@ pub(super) fn to_send(
     let asked = message.meta.as_deref().map_or_else(|| Ok(BlockMeta::default()), typed::read);
     let asked = asked.map_err(|why| format!("the block's `meta` is not valid: {why}"))?;
     Ok(Outgoing {
+        id: None,
         to: Some(message.to),
         topic: message.topic,
         kind: message.kind,

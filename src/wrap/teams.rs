@@ -42,9 +42,12 @@ pub(crate) struct Member {
     /// The worktree of git that was made for the agent.
     pub(crate) worktree: Option<PathBuf>,
     pub(crate) groups: Vec<String>,
-    /// The id of the first prompt that was sent to it last.
+    /// The id of the first prompt that was sent to it last, or is to be sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prompt: Option<String>,
+    /// Whether the daemon may not have accepted that prompt yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) owes_prompt: bool,
 }
 
 impl TeamRecord {
@@ -61,6 +64,11 @@ impl TeamRecord {
             fs::remove_file(path(home, &down.file))?;
         }
         records::write(&path(home, &self.file), self)
+    }
+
+    /// Returns the agent of a name.
+    pub(crate) fn member(&mut self, name: &str) -> Option<&mut Member> {
+        self.agents.iter_mut().find(|agent| agent.name.eq_ignore_ascii_case(name))
     }
 
     fn has_group(&self, group: &str) -> bool {
@@ -223,6 +231,7 @@ mod tests {
             worktree: None,
             groups: groups.iter().map(|group| (*group).to_owned()).collect(),
             prompt: None,
+            owes_prompt: false,
         };
         let agents = agents.iter().map(member).collect();
         TeamRecord { file: file.into(), agreed: hash(b"x"), is_up, agents }

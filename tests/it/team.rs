@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 use testkit::{
     claude,
@@ -366,6 +366,50 @@ fn first_prompt_that_still_waits_is_not_sent_twice() {
     // Its file may be gone, such as on another branch.
     fs::rename(shop_of(&sandbox).join("agents.toml"), shop_of(&sandbox).join("old")).unwrap();
     assert_eq!(done(&sandbox, &["team", "down"]), "web ended\n");
+}
+
+/// A killed `team up`, as by Ctrl-C, has started an agent and has not sent its first prompt.
+#[test]
+fn first_prompt_outlives_a_killed_command() {
+    let sandbox = shop(
+        "[[agent]]\nname = 'api'\ncommand = 'CLAUDE'\nprompt = 'Begin.'\n\
+         [[agent]]\nname = 'web'\ncommand = 'CLAUDE'\nworktree = true\n",
+    );
+    let [hooked, go, over] = ["hooked", "go", "over"].map(|sign| sandbox.directory().join(sign));
+    // The command waits for git between the start of the first agent and its prompt.
+    let hook = shop_of(&sandbox).join(".git/hooks/post-checkout");
+    let waits = "#!/bin/sh\ntouch \"$HOME/hooked\"\n\
+                 until [ -e \"$HOME/go\" ]; do sleep 0.05; done\ntouch \"$HOME/over\"\n";
+    fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    fs::write(&hook, waits).unwrap();
+    let mut chmod = sandbox.program("chmod");
+    chmod.arg("+x").arg(&hook);
+    assert_success(&output(chmod));
+    let mut up = command_in(&sandbox, &shop_of(&sandbox), &["team", "up", "--yes"]);
+    let mut up = up.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("the first agent runs", || hooked.exists() && started(&sandbox).len() == 1);
+    up.kill().unwrap();
+    up.wait().unwrap();
+    fs::write(&go, "").unwrap();
+    until("git has ended", || over.exists());
+    await_conversations(&sandbox, &["api"]);
+    let prompts = || done(&sandbox, &["inbox", "--as", "api"]).matches("Begin.").count();
+    assert_eq!(prompts(), 0);
+    // The next command gives it to the agent that runs, and only once.
+    assert!(done(&sandbox, &["team", "up"]).starts_with("api runs already\nweb runs "));
+    assert_eq!(prompts(), 1);
+    done(&sandbox, &["team", "up"]);
+    assert_eq!(prompts(), 1);
+    // Nor is it sent twice if a command was killed directly after it had sent the prompt.
+    let record = fs::read_dir(sandbox.home().join("teams")).unwrap().next().unwrap().unwrap();
+    let text = fs::read_to_string(record.path()).unwrap();
+    let owing = text.replacen(r#","prompt":"#, r#","owes_prompt":true,"prompt":"#, 1);
+    assert_ne!(owing, text);
+    fs::write(record.path(), owing).unwrap();
+    done(&sandbox, &["team", "up"]);
+    assert_eq!(prompts(), 1);
+    assert_eq!(fs::read_to_string(record.path()).unwrap(), text);
+    done(&sandbox, &["team", "down"]);
 }
 
 #[test]

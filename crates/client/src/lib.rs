@@ -522,14 +522,15 @@ impl Client {
         self.command_if_running(Command::Input(Input::HangUp));
     }
 
-    /// Gives a message an id and reserves its weight.
-    fn outgoing(&self, message: Outgoing) -> Result<(SendId, Input<'static>), ClientError> {
+    /// Gives a message an id, unless it has one, and reserves its weight.
+    fn outgoing(&self, mut message: Outgoing) -> Result<(SendId, Input<'static>), ClientError> {
         if message.thread.as_ref().is_some_and(|thread| thread.len() > THREAD_BYTES_MAX) {
             let why =
                 format!("`thread` has more than {THREAD_BYTES_MAX} bytes; choose a shorter one");
             return Err(ClientError::invalid(why));
         }
-        let (id, weight) = (new_id()?, message.weight());
+        let id = message.id.take().map_or_else(SendId::random, Ok)?;
+        let weight = message.weight();
         self.quota.reserve(weight)?;
         Ok((id.clone(), Input::Send(id, message, weight)))
     }
@@ -595,9 +596,15 @@ fn request_message(name: RequestName, data: Option<&RawValue>) -> Outgoing {
     }
 }
 
-fn new_id() -> Result<SendId, ClientError> {
-    let bytes = random::bytes().map_err(|error| ClientError::System(error.to_string()))?;
-    Ok(SendId(uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()))
+impl SendId {
+    /// Makes up an id.
+    ///
+    /// # Errors
+    /// If the system has no random bytes.
+    pub fn random() -> Result<Self, ClientError> {
+        let bytes = random::bytes().map_err(|error| ClientError::System(error.to_string()))?;
+        Ok(Self(uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()))
+    }
 }
 
 /// Makes a message a question to one agent. Returns the time for the answer, in milliseconds.
@@ -609,7 +616,7 @@ fn make_question(message: &mut Outgoing, timeout: Duration) -> Result<u64, Clien
     let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
     let ms = ms.clamp(1, Sync::TIMEOUT_MS_MAX);
     message.meta.sync =
-        Some(Sync { correlation_id: new_id()?.0, timeout_ms: Some(ms), blocking: true });
+        Some(Sync { correlation_id: SendId::random()?.0, timeout_ms: Some(ms), blocking: true });
     Ok(ms)
 }
 

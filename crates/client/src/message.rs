@@ -24,6 +24,9 @@ impl fmt::Display for SendId {
 /// A message to be sent. The default is an empty at-most-once message without a recipient.
 #[derive(Clone, Debug, Default)]
 pub struct Outgoing {
+    /// The SEND's id, if it was chosen before; otherwise one is made up. An id belongs to one
+    /// message.
+    pub id: Option<SendId>,
     /// An agent's name, or `*` for every connected agent; optional with a topic.
     pub to: Option<String>,
     /// The topic on which the message is sent, without wildcards, at most 256 bytes.

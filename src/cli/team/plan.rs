@@ -102,6 +102,7 @@ impl Planned {
             worktree: self.worktree.as_ref().map(|tree| tree.path.clone()),
             groups: self.agent.groups.clone(),
             prompt: None,
+            owes_prompt: false,
         }
     }
 

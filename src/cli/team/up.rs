@@ -29,7 +29,7 @@ use crate::{
 };
 use argh::{ArgsInfo, FromArgs};
 use client::{
-    Client, Event, Outgoing,
+    Client, Event, Outgoing, SendId,
     home::{Context, HomeOptions},
 };
 use platform::clock;
@@ -212,7 +212,11 @@ fn record(
         let before = planned.iter().find(|member| is(member, &it.agent.name));
         match before.filter(|member| member.directory != it.directory && runs(member)) {
             Some(member) => member.clone(),
-            None => Member { prompt: before.and_then(|it| it.prompt.clone()), ..it.member() },
+            None => Member {
+                prompt: before.and_then(|it| it.prompt.clone()),
+                owes_prompt: before.is_some_and(|it| it.owes_prompt) && it.agent.prompt.is_some(),
+                ..it.member()
+            },
         }
     });
     let others = gone.iter().filter(|member| runs(member)).inspect(|member| {
@@ -261,7 +265,11 @@ impl<'a> Starter<'a> {
     }
 
     /// Begins to start an agent, unless it runs.
-    fn begin<'p>(&self, context: &mut Context, planned: &'p Planned) -> Result<Begun<'p>, Failure> {
+    fn begin<'p>(
+        &mut self,
+        context: &mut Context,
+        planned: &'p Planned,
+    ) -> Result<Begun<'p>, Failure> {
         let Planned { agent, directory, worktree } = planned;
         let name = &*agent.name;
         let is_missing =
@@ -288,29 +296,31 @@ impl<'a> Starter<'a> {
             let failure = format!("{name}: there is no directory {}", directory.display());
             return Err(Failure::failed(escaped(&failure)));
         }
+        if record.is_none() && agent.prompt.is_some() {
+            self.owe_prompt(name)?;
+        }
         let starting = self.spawn(context, planned, record.as_ref())?;
         let state = if record.is_some() { State::Resumed } else { State::Started };
         Ok((Report::new(planned, state), Some(starting)))
     }
 
-    /// Waits until an agent has started, and sends it its first prompt.
+    /// Waits until an agent has started, and sends it the first prompt that it has not got yet.
     fn finish<'p>(
         &mut self,
         context: &Context,
         planned: &Planned,
         (report, starting): Begun<'p>,
     ) -> Result<(Report<'p>, Option<Started>), Failure> {
-        let Some(starting) = starting else { return Ok((report, None)) };
-        let started = starting.finish(context)?;
-        let prompt = planned.agent.prompt.as_ref();
-        if let (State::Started, Some(_), Some(prompt)) = (report.state, started.pid, prompt) {
+        let started = starting.map(|starting| starting.finish(context)).transpose()?;
+        let runs = started.as_ref().is_none_or(|started| started.pid.is_some());
+        if let Some(prompt) = planned.agent.prompt.as_ref().filter(|_| runs) {
             let name = report.name;
             self.send(name, prompt).map_err(|failure| {
                 let why = failure.line().unwrap_or_default();
                 Failure::new(failure.code, format!("{name} runs without its first prompt: {why}"))
             })?;
         }
-        Ok((report, Some(started)))
+        Ok((report, started))
     }
 
     /// Returns the record of an agent that goes on with its conversation: it was here before, with
@@ -351,46 +361,75 @@ impl<'a> Starter<'a> {
         agent.begin(context)
     }
 
-    /// Sends an agent its first prompt, and waits until the daemon has accepted it. One that still
-    /// waits, since the agent ended before it got that, is not sent twice.
-    fn send(&mut self, name: &str, prompt: &str) -> Result<(), Failure> {
-        let client = &self.client;
-        let member = self.record.agents.iter_mut().find(|it| it.name.eq_ignore_ascii_case(name));
-        let earlier = member.as_ref().and_then(|member| member.prompt.as_ref());
-        if earlier.map(|id| waits(client, id)).transpose()? == Some(true) {
+    /// Notes that an agent is to get a first prompt: if this command is interrupted before it has
+    /// sent that, the next one does. A prompt that still waits, since the agent ended before it got
+    /// that, is not sent twice.
+    fn owe_prompt(&mut self, name: &str) -> Result<(), Failure> {
+        let Some(member) = self.record.member(name).filter(|it| !it.owes_prompt) else {
             return Ok(());
+        };
+        let earlier = member.prompt.as_ref().map(|id| progress(&self.client, id)).transpose()?;
+        if earlier != Some(Progress::Open) {
+            member.prompt = Some(SendId::random()?.0);
+            member.owes_prompt = true;
+            self.record.write(&self.home).map_err(Failure::because)?;
         }
-        let id = client.send(Outgoing::message(name, prompt))?;
-        if let Some(member) = member {
-            member.prompt = Some(id.to_string());
+        Ok(())
+    }
+
+    /// Sends an agent the first prompt that it is to get, if there is one, and waits until the
+    /// daemon has accepted it.
+    fn send(&mut self, name: &str, prompt: &str) -> Result<(), Failure> {
+        let Some(member) = self.record.member(name).filter(|it| it.owes_prompt) else {
+            return Ok(());
+        };
+        let id = member.prompt.clone().unwrap_or_default();
+        // The command before may have been interrupted after it had sent the prompt.
+        if progress(&self.client, &id)? == Progress::Unknown {
+            let id = Some(SendId(id));
+            let message = Outgoing { id, ..Outgoing::message(name, prompt) };
+            await_accepted(&self.client, name, message)?;
         }
-        let deadline = clock::monotonic_ms().saturating_add(PROMPT_MS);
-        loop {
-            let left = Duration::from_millis(deadline.saturating_sub(clock::monotonic_ms()));
-            match client.events().recv_timeout(left) {
-                Ok(Event::Accepted { send_id, .. }) if send_id == id => {
-                    return self.record.write(&self.home).map_err(Failure::because);
-                }
-                Ok(Event::Refused { send_id, nack }) if send_id == id => {
-                    return Err(not_delivered(client, name, &nack));
-                }
-                Ok(_) => {}
-                Err(_) => return Err(Failure::new(TIMED_OUT, "the daemon did not accept it")),
+        member.owes_prompt = false;
+        self.record.write(&self.home).map_err(Failure::because)
+    }
+}
+
+fn await_accepted(client: &Client, name: &str, message: Outgoing) -> Result<(), Failure> {
+    let id = client.send(message)?;
+    let deadline = clock::monotonic_ms().saturating_add(PROMPT_MS);
+    loop {
+        let left = Duration::from_millis(deadline.saturating_sub(clock::monotonic_ms()));
+        match client.events().recv_timeout(left) {
+            Ok(Event::Accepted { send_id, .. }) if send_id == id => return Ok(()),
+            Ok(Event::Refused { send_id, nack }) if send_id == id => {
+                return Err(not_delivered(client, name, &nack));
             }
+            Ok(_) => {}
+            Err(_) => return Err(Failure::new(TIMED_OUT, "the daemon did not accept it")),
         }
     }
 }
 
-/// Whether a message is not delivered yet.
-fn waits(client: &Client, id: &str) -> Result<bool, Failure> {
+/// The progress of a message, as far as the daemon knows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// It was never accepted, or ended long ago.
+    Unknown,
+    /// It is not delivered yet.
+    Open,
+    Ended,
+}
+
+fn progress(client: &Client, id: &str) -> Result<Progress, Failure> {
     let request = MessageRequest { id: id.into(), limit: Some(1), ..MessageRequest::default() };
     let json = match call_with(client, RequestName::Message, &request) {
-        // It ended long ago.
-        Err(failure) if failure.is_refused() => return Ok(false),
+        Err(failure) if failure.is_refused() => return Ok(Progress::Unknown),
         json => json?,
     };
     let found: Messages<MessageRow<'_>> = parse(RequestName::Message, &json)?;
-    Ok(found.messages.iter().any(|row| row.delivery.expires.is_some()))
+    let is_open = found.messages.iter().any(|row| row.delivery.expires.is_some());
+    Ok(if is_open { Progress::Open } else { Progress::Ended })
 }
 
 fn words(command: &[String]) -> Vec<OsString> {
