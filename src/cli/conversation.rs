@@ -1,8 +1,9 @@
-//! Conversations: the message that a message answers, and the thread that it belongs to, as its
-//! sender states them.
+//! Conversations: the message that a message answers, the thread that it belongs to, and the message
+//! to several agents of which it is a part, as its sender states them.
 
+use crate::wrap::teams::hash;
 use protocol::{
-    payload::MessagePayload,
+    payload::{Group, MessagePayload},
     relay::{MessageRow, TapCopy},
     text::{self, escaped},
 };
@@ -76,6 +77,43 @@ impl Conversation {
             None => thread,
             Some((end, _)) => format!("{}…", &thread[..end]),
         })
+    }
+}
+
+/// A message to several agents, which was sent to each of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Several {
+    /// The agents as the sender has named them, such as `@reviewers`.
+    pub(super) name: String,
+    /// The identity of the message: all its parts have the same sender and text.
+    pub(super) key: String,
+    /// The number of its parts.
+    pub(super) size: usize,
+}
+
+impl Several {
+    /// The time within which all its parts are sent, in milliseconds.
+    pub(super) const WITHIN_MS: u64 = 60_000;
+
+    /// Reads the message of which a row is a part. Unknown if the row is truncated.
+    pub(super) fn of_row(row: &MessageRow<'_>) -> Option<Self> {
+        Self::of(&row.from, row.payload?, row.payload_meta?)
+    }
+
+    /// Reads the message of which a copy is a part.
+    pub(super) fn of_copy(copy: &TapCopy<'_>) -> Option<Self> {
+        Self::of(&copy.from, copy.payload?, copy.payload_meta?)
+    }
+
+    fn of(from: &str, payload: &RawValue, payload_meta: &RawValue) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Part {
+            group: Group,
+        }
+        let Part { group } = serde_json::from_str(payload_meta.get()).ok()?;
+        // A sender may state the same id with another text.
+        let key = format!("{from} {} {}", hash(payload.get().as_bytes()), group.id);
+        Some(Self { name: group.name, key, size: group.size })
     }
 }
 

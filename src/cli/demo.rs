@@ -29,7 +29,7 @@ use platform::{
     stop_signals::{self, Signal},
     tty::RawMode,
 };
-use protocol::relay::RequestName;
+use protocol::relay::{RequestName, TapCopy};
 use std::{
     env,
     ffi::OsString,
@@ -139,7 +139,9 @@ impl Demo {
             select! {
                 recv(client.events()) -> event => match event {
                     Ok(Event::Delivered(delivery)) => {
-                        tap::show(out, &delivery, self.json, |_, text| (String::new(), text))?;
+                        let shown = &mut tap::Shown::default();
+                        let stamp = |_: &TapCopy<'_>, text| (String::new(), text);
+                        tap::show(out, shown, &delivery, self.json, stamp)?;
                     },
                     Ok(Event::Ended(ended)) => return Err(Failure::failed(ended.to_string())),
                     Ok(_) => {}

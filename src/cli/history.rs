@@ -1,7 +1,7 @@
 //! `history`: the messages that were accepted, or those of them that could not be delivered.
 
 use super::{
-    conversation::Conversation,
+    conversation::{Conversation, Several},
     dead_letters,
     failure::{DONE, Failure},
     join::join,
@@ -43,8 +43,8 @@ const NOTHING_STORED: &str = "no message is stored: at-least-once messages and a
     example = "agent-relay history --dead",
     note = "`agent-relay redeliver ID` delivers a dead letter again.",
     note = "Messages are kept for history_days of config.toml. Before a text, [LABEL] names its thread, and \
-            re ID the message that it answers. A broadcast is one row; `agent-relay read` shows each \
-            recipient."
+            re ID the message that it answers. A message to several agents is one row; \
+            `agent-relay read` shows each recipient."
 )]
 pub(super) struct History {
     /// only messages to or from this agent, too
@@ -229,15 +229,15 @@ fn empty(is_any_stored: bool, store_fails: Option<&str>) -> String {
     }
 }
 
-/// The messages that are shown so far. A broadcast is one message with several deliveries.
+/// The messages that are shown so far. A broadcast, or a message to a group, is one message with
+/// several deliveries.
 struct Found {
     /// The number of further messages that may be shown.
     left: u64,
     shown: usize,
-    /// The places of broadcasts among the shown messages, by sender, SEND and time: a sender may use
-    /// an id again.
-    broadcasts: HashMap<(String, String, u64), usize>,
-    /// The time of the oldest broadcast among them.
+    /// The places of messages with several deliveries among the shown messages.
+    several: HashMap<String, usize>,
+    /// The earliest time of further deliveries of these.
     oldest: Option<u64>,
 }
 
@@ -250,33 +250,36 @@ enum Place {
 
 impl Found {
     fn new(limit: u64) -> Self {
-        Self { left: limit, shown: 0, broadcasts: HashMap::new(), oldest: None }
+        Self { left: limit, shown: 0, several: HashMap::new(), oldest: None }
     }
 
     /// Adds a delivery, the newest first.
     fn add(&mut self, row: &MessageRow<'_>) -> Place {
-        let key = || {
-            let (from, send_id) = (row.from.clone(), row.send_id.clone());
-            (from.into_owned(), send_id.into_owned(), row.taken)
+        let several = match row.to_everyone {
+            // A sender may use an id again.
+            true => Some((format!("{} {} {}", row.from, row.send_id, row.taken), row.taken)),
+            false => Several::of_row(row)
+                .map(|it| (it.key, row.taken.saturating_sub(Several::WITHIN_MS))),
         };
-        if row.to_everyone
-            && let Some(place) = self.broadcasts.get(&key())
+        if let Some((key, _)) = &several
+            && let Some(place) = self.several.get(key)
         {
             return Place::Known(*place);
         }
         if self.left == 0 {
             return Place::BeyondLimit;
         }
-        if row.to_everyone {
-            self.broadcasts.insert(key(), self.shown);
-            self.oldest = Some(self.oldest.map_or(row.taken, |oldest| oldest.min(row.taken)));
+        if let Some((key, since)) = several {
+            self.several.insert(key, self.shown);
+            self.oldest = Some(self.oldest.map_or(since, |oldest| oldest.min(since)));
         }
         self.left -= 1;
         self.shown += 1;
         Place::New
     }
 
-    /// Whether rows after one of this time may be shown: of further messages, or of broadcasts.
+    /// Whether rows after one of this time may be shown: of further messages, or of those with
+    /// several deliveries.
     fn may_grow(&self, taken: u64) -> bool {
         self.left > 0 || self.oldest.is_some_and(|oldest| taken >= oldest)
     }

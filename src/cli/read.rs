@@ -1,7 +1,7 @@
 //! `read`: show a whole message.
 
 use super::{
-    conversation::Conversation,
+    conversation::{Conversation, Several},
     failure::{DONE, Failure},
     frames::framed,
     identity::is_in_agent,
@@ -15,7 +15,7 @@ use argh::{ArgsInfo, FromArgs};
 use client::{Client, home::HomeOptions};
 use protocol::{
     deliver::{Proof, Shared},
-    relay::{MessageRequest, MessageRow, Messages, Page, Piece, RequestName},
+    relay::{HistoryRequest, MessageRequest, MessageRow, Messages, Page, Piece, RequestName},
     text::escaped_text,
 };
 use terminal::frame::{Head, Origin};
@@ -93,7 +93,10 @@ impl Read {
 /// Returns the recipients of a row's message, as far as this client may see them.
 fn recipients(client: &Client, row: &MessageRow<'_>) -> Result<Recipients, Failure> {
     if !row.to_everyone {
-        return Ok(Recipients::of(row));
+        return match Several::of_row(row) {
+            Some(several) => recipients_of_several(client, row, &several),
+            None => Ok(Recipients::of(row)),
+        };
     }
     let mut found: Option<Recipients> = None;
     let request = |Page { cursor, limit }| MessageRequest {
@@ -114,6 +117,38 @@ fn recipients(client: &Client, row: &MessageRow<'_>) -> Result<Recipients, Failu
     });
     asked.or_else(|failure| if failure.is_refused() { Ok(()) } else { Err(failure) })?;
     Ok(found.unwrap_or_else(|| Recipients::of(row)))
+}
+
+/// Returns the recipients of the message of which a row is a part: they are found by the history of
+/// the sender, since each SEND has an id of its own.
+fn recipients_of_several(
+    client: &Client,
+    row: &MessageRow<'_>,
+    several: &Several,
+) -> Result<Recipients, Failure> {
+    let mut found: Option<(Recipients, usize)> = None;
+    let request = |Page { cursor, limit }| HistoryRequest {
+        of: Some(row.from.to_string()),
+        cursor,
+        limit,
+        ..HistoryRequest::default()
+    };
+    let since = row.taken.saturating_sub(Several::WITHIN_MS);
+    let asked = each_row(client, RequestName::History, usize::MAX, request, |_, other| {
+        if Several::of_row(other).is_some_and(|it| it.key == several.key) {
+            match &mut found {
+                Some((found, parts)) => {
+                    found.add_older(other);
+                    *parts += 1;
+                }
+                None => found = Some((Recipients::of(other), 1)),
+            }
+        }
+        let is_whole = found.as_ref().is_some_and(|(_, parts)| *parts >= several.size);
+        Ok(!is_whole && other.taken >= since)
+    });
+    asked.or_else(|failure| if failure.is_refused() { Ok(()) } else { Err(failure) })?;
+    Ok(found.map_or_else(|| Recipients::of(row), |(found, _)| found))
 }
 
 /// Returns what the first line of a message's frame states.

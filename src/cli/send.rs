@@ -29,7 +29,7 @@ use protocol::{
     calendar::time_limit,
     code::NackCode,
     name::{EVERYONE, OPERATOR, RELAY},
-    payload::{Capabilities, Nack},
+    payload::{Capabilities, Group, Nack},
     relay::{MessageRequest, MessageRow, Messages, RequestName},
     text::escaped,
     topic,
@@ -148,7 +148,10 @@ impl Send {
         let recipients = self.recipients(options)?;
         let body = self.read_body()?;
         let client = join_as(self.from.as_deref(), self.key_file.as_deref(), options)?;
-        let each = |to| One { of: &self, client: &client, to, among: recipients.len() };
+        let size = recipients.len();
+        let id = (size > 1).then(SendId::random).transpose()?;
+        let group = id.map(|id| Box::new(Group { id: id.0, name: self.to.clone(), size }));
+        let each = |to| One { of: &self, client: &client, to, group: group.clone() };
         let sent = recipients.iter().map(|to| each(to).send(&body));
         let code = first_failure(self.json, sent);
         if code == DONE && !self.json {
@@ -192,8 +195,8 @@ struct One<'a> {
     of: &'a Send,
     client: &'a Client,
     to: &'a str,
-    /// The number of recipients that are named.
-    among: usize,
+    /// The message to all recipients, if there are several.
+    group: Option<Box<Group>>,
 }
 
 impl One<'_> {
@@ -235,6 +238,7 @@ impl One<'_> {
             requires_ack: !self.of.no_ack,
             ttl_ms: self.of.ttl,
             importance: self.of.importance,
+            group: self.group.clone(),
             hops: hops(self.to),
             ..Meta::default()
         };
@@ -341,7 +345,7 @@ impl One<'_> {
                 let kept = expires.map(|time| format!(" (kept for {time})")).unwrap_or_default();
                 out.line(format_args!("queued {id}: {to} is away{kept}"))
             }
-            None if self.among > 1 => out.line(format_args!("{state} {id} for {to}")),
+            None if self.group.is_some() => out.line(format_args!("{state} {id} for {to}")),
             None => out.line(format_args!("{state} {id}")),
             Some(count) => {
                 out.line(format_args!("{state} {id} for {}", counted(count, "recipient")))

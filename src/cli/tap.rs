@@ -2,7 +2,7 @@
 
 use super::{
     ask,
-    conversation::Conversation,
+    conversation::{Conversation, Several},
     events::Events,
     failure::Failure,
     join::join,
@@ -22,7 +22,12 @@ use protocol::{
     relay::{self, ChangeKind, RequestName, TapAnswer, TapCopy},
     text::{escaped, indented},
 };
+use std::collections::VecDeque;
 use terminal::frame::Origin;
+
+/// The most messages to several agents that are remembered, since further copies of them are not
+/// shown.
+const SHOWN_MAX: usize = 64;
 
 /// Print all messages and answers as they are routed, or with --events what becomes of them.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -94,6 +99,7 @@ impl Tap {
         }
         let client = join(options)?;
         let (mut out, mut notices) = (Out::new(), Notices::default());
+        let mut shown = Shown::default();
         call(&client, RequestName::Tap, None)?;
         eprint_line(format_args!(
             "showing all messages that the daemon at {} routes; Ctrl-C ends this",
@@ -101,7 +107,7 @@ impl Tap {
         ));
         loop {
             match client.events().recv() {
-                Ok(Event::Delivered(delivery)) => self.show(&mut out, &delivery)?,
+                Ok(Event::Delivered(delivery)) => self.show(&mut out, &mut shown, &delivery)?,
                 // After a reconnect, the daemon sends copies only once they are requested again.
                 Ok(event @ Event::State(ConnectionState::Ready(_))) => {
                     call(&client, RequestName::Tap, None)?;
@@ -133,8 +139,8 @@ impl Tap {
         given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
     }
 
-    fn show(&self, out: &mut Out, delivery: &Delivery) -> Result<(), Failure> {
-        show(out, delivery, self.json, |copy, text| {
+    fn show(&self, out: &mut Out, shown: &mut Shown, delivery: &Delivery) -> Result<(), Failure> {
+        show(out, shown, delivery, self.json, |copy, text| {
             let id = short_id(id(copy));
             let text = if self.full { text } else { first_lines(&text) };
             (format!("{} {id} ", moment::time(clock::unix_ms())), text)
@@ -146,6 +152,7 @@ impl Tap {
 /// the sender, and the text that is shown.
 pub(super) fn show(
     out: &mut Out,
+    shown: &mut Shown,
     delivery: &Delivery,
     as_json: bool,
     stamp: impl FnOnce(&TapCopy<'_>, String) -> (String, String),
@@ -160,17 +167,40 @@ pub(super) fn show(
         let lost = counted(copy.lost, "message");
         eprint_line(format_args!("{lost} {verb} routed too fast to be shown"));
     }
+    let several = Several::of_copy(&copy);
+    if several.as_ref().is_some_and(|several| !shown.add(&several.key)) {
+        return Ok(());
+    }
     let (before, text) = stamp(&copy, text(&copy));
     let before = out.paint(Colour::Faint, before);
-    let heading = out.paint(Colour::Bold, heading(&copy));
+    let to = several.as_ref().map_or(&*copy.to, |several| &several.name);
+    let heading = out.paint(Colour::Bold, heading(&copy, to));
     out.of_others(Origin::Others, |out| out.line(format_args!("{before}{heading}: {text}")))
 }
 
-/// The sender, the recipient, the topic and the conversation of a copy.
-fn heading(copy: &TapCopy<'_>) -> String {
+/// The messages to several agents that were shown last, by their keys.
+#[derive(Debug, Default)]
+pub(super) struct Shown(VecDeque<String>);
+
+impl Shown {
+    /// Adds a message. Returns false if it was shown.
+    fn add(&mut self, key: &str) -> bool {
+        if self.0.iter().any(|known| known == key) {
+            return false;
+        }
+        if self.0.len() == SHOWN_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(key.to_owned());
+        true
+    }
+}
+
+/// The sender, the recipients, the topic and the conversation of a copy.
+fn heading(copy: &TapCopy<'_>, to: &str) -> String {
     let topic = copy.topic.as_deref().map(escaped);
     let topic = topic.map(|topic| format!(" on {topic}")).unwrap_or_default();
-    let (from, to) = (escaped(&copy.from), escaped(&copy.to));
+    let (from, to) = (escaped(&copy.from), escaped(to));
     format!("{from} -> {to}{topic}{}", Conversation::of_copy(copy).words())
 }
 
@@ -215,7 +245,9 @@ mod tests {
 
     #[test]
     fn copy_has_its_id_and_its_conversation() {
-        let shown = |members: &str| with_copy(members, |copy| (id(copy).to_owned(), heading(copy)));
+        let shown = |members: &str| {
+            with_copy(members, |copy| (id(copy).to_owned(), heading(copy, &copy.to)))
+        };
         let of = |id: &str, heading: &str| (id.to_owned(), heading.to_owned());
         assert_eq!(shown(r#","topic":"t""#), of("a", "Bob -> Ann on t"));
         let answer = r#","id":"1a2b3c4d-55f7","answer":{"id":"5e6f7a8b-55f7"}"#;
@@ -223,6 +255,27 @@ mod tests {
         let message =
             r#","id":"1a2b3c4d","payload":{"thread":"port"},"payload_meta":{"replyTo":"9c"}"#;
         assert_eq!(shown(message), of("1a2b3c4d", "Bob -> Ann, an answer to 9c, thread port"));
+    }
+
+    #[test]
+    fn message_to_several_agents_is_shown_once() {
+        let part = |of: &str| {
+            let group = format!(r#"{{"group":{{"id":"{of}","name":"@all","size":2}}}}"#);
+            let members = format!(r#","payload":{{"body":"x"}},"payload_meta":{group}"#);
+            with_copy(&members, Several::of_copy).unwrap()
+        };
+        let mut shown = Shown::default();
+        assert!(shown.add(&part("g").key) && !shown.add(&part("g").key));
+        assert!(shown.add(&part("h").key));
+        assert_eq!(with_copy("", |copy| heading(copy, &part("g").name)), "Bob -> @all");
+        for number in 0..SHOWN_MAX {
+            shown.add(&number.to_string());
+        }
+        assert_eq!((shown.0.len(), shown.add(&part("h").key)), (SHOWN_MAX, true));
+        assert_eq!(
+            with_copy(r#","payload":{},"payload_meta":{"group":"@all"}"#, Several::of_copy),
+            None
+        );
     }
 
     #[test]

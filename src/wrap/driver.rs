@@ -551,10 +551,18 @@ impl Driver {
             }
             Output::Identify => self.identify(),
             Output::Send(handle, message, hops) => self.send(handle, message, hops),
-            Output::Expand(message) => {
+            Output::Expand(mut message) => {
                 let directory = self.parts.directory.as_deref().map(Path::new);
                 let sender = Sender { name: Some(self.client.name()), directory };
-                let members = teams::members(&self.parts.home, &message.to, &sender);
+                let mut members = teams::members(&self.parts.home, &message.to, &sender);
+                if let Ok(names) = &members
+                    && names.len() > 1
+                {
+                    match message::meta_of_several(&message, names.len()) {
+                        Ok(meta) => message.meta = Some(meta),
+                        Err(why) => members = Err(why),
+                    }
+                }
                 // At once, so that no later message of the agent's overtakes this one.
                 self.input(Input::Expanded(message, members));
             }

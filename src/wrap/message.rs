@@ -5,11 +5,11 @@ use protocol::{
     activity::Activity,
     code::NackCode,
     name::{self, OPERATOR},
-    payload::{LoopCount, Nack, Sync},
+    payload::{Group, LoopCount, Nack, Sync},
     relay, typed,
 };
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Map, Value, json, value::RawValue};
 use terminal::{
     DeliveryFailure, FailureCause, IncomingMessage, OutgoingMessage, SendHandle, UnreadMessage,
 };
@@ -108,9 +108,23 @@ pub(super) fn to_send(
             sync: asked.sync,
             importance: asked.importance,
             reply_to: message.reply_to.or(asked.reply_to),
+            group: asked.group,
             hops,
         },
     })
+}
+
+/// Returns the `meta` of a message to a group that is sent to each of so many agents.
+///
+/// # Errors
+/// A clause, if the block's `meta` is not valid, or if the system has no random bytes.
+pub(super) fn meta_of_several(message: &OutgoingMessage, size: usize) -> Result<String, String> {
+    let meta = message.meta.as_deref().map_or_else(|| Ok(Map::new()), serde_json::from_str);
+    let mut meta = meta.map_err(|why| format!("the block's `meta` is not valid: {why}"))?;
+    let id = SendId::random().map_err(|error| error.to_string())?.0;
+    let group = json!(Group { id, name: message.to.clone(), size });
+    meta.insert("group".to_owned(), group);
+    Ok(Value::from(meta).to_string())
 }
 
 /// Converts a NACK. `handle` is the message's handle, if the message is still remembered.
@@ -132,6 +146,7 @@ struct BlockMeta {
     #[serde(rename = "replyTo")]
     reply_to: Option<String>,
     importance: Option<u8>,
+    group: Option<Box<Group>>,
 }
 
 #[cfg(test)]
@@ -197,6 +212,25 @@ mod tests {
         assert_eq!((sent.meta.ttl_ms, sent.meta.reply_to.as_deref()), (Some(500), Some("d-1")));
         assert_eq!(sent.meta.importance, Some(9));
         assert!(meta(r#"{"ttl_ms": "soon"}"#).unwrap_err().contains("meta"));
+    }
+
+    #[test]
+    fn message_to_a_group_is_marked_in_its_meta() {
+        let marked = |meta: Option<&str>| {
+            let meta = meta.map(str::to_owned);
+            let message = OutgoingMessage { to: "@all".to_owned(), meta, ..note_to_bob() };
+            let meta = Some(meta_of_several(&message, 2)?);
+            to_send(OutgoingMessage { meta, ..note_to_bob() }, None)
+        };
+        for meta in [None, Some(r#"{"ttl_ms": 500}"#)] {
+            let sent = marked(meta).unwrap().meta;
+            let group = sent.group.unwrap();
+            assert_eq!(
+                (&*group.name, group.size, sent.ttl_ms.is_some()),
+                ("@all", 2, meta.is_some())
+            );
+        }
+        assert!(marked(Some("[]")).unwrap_err().contains("meta"));
     }
 
     #[test]

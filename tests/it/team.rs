@@ -240,6 +240,14 @@ fn group_reaches_each_of_its_agents() {
     let names: Vec<_> = sent.iter().map(|row| row["to"].as_str().unwrap()).collect();
     assert_eq!(names, ["api", "web", "Zed"]);
     expect_message(&mut zed, "@operator", "look");
+    // It is one message, wherever people see it.
+    let history = done(&sandbox, &["history"]);
+    assert_eq!(history.matches("look").count(), 1, "{history}");
+    assert!(history.contains("@operator -> api, web +1"), "{history}");
+    let read = done(&sandbox, &["read", sent[1]["id"].as_str().unwrap()]);
+    assert!(read.starts_with("@operator -> api, web +1\napi: "), "{read}");
+    assert!(read.contains(", web: ") && read.contains(", Zed: "), "{read}");
+    assert_eq!(done(&sandbox, &["history", "--json"]).matches("look").count(), 3);
     // A sender is in no group of its own.
     let sent = rows(&done(&sandbox, &["send", "--as", "Eve", "@back", "hm", "--json"]));
     assert_eq!(sent.len(), 1);
@@ -259,6 +267,8 @@ fn group_reaches_each_of_its_agents() {
             waiting.contains("from Ann")
         });
     }
+    let history = done(&sandbox, &["history", "--search", "Ann"]);
+    assert!(history.contains("Ann -> api, web"), "{history}");
     ann.press("say @back twice\r");
     until("the message waits", || done(&sandbox, &["inbox", "--as", "api"]).contains("twice"));
     assert!(!done(&sandbox, &["inbox", "--as", "web"]).contains("twice"));

@@ -487,9 +487,23 @@ pub struct Meta {
     /// The importance, 0 to 100; a wrapper types messages above 75 first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub importance: Option<u8>,
+    /// The message to several agents of which this one is a part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<Box<Group>>,
     /// The sender's count of messages with the recipient.
     #[serde(flatten)]
     pub hops: Option<LoopCount>,
+}
+
+/// A message to several agents, which is a SEND to each of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// The id that all the SENDs share.
+    pub id: String,
+    /// The agents as the sender has named them, such as `@reviewers`.
+    pub name: String,
+    /// The number of SENDs.
+    pub size: usize,
 }
 
 /// An agent's count of messages with another one.

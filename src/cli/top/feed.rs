@@ -4,7 +4,7 @@
 use super::{message_list::Message, model::Update};
 use crate::cli::{
     agents::{Agent, Wrappers, completed},
-    conversation::Conversation,
+    conversation::{Conversation, Several},
     failure::Failure,
     identity::Identity,
     mailbox,
@@ -197,8 +197,8 @@ impl Source {
         };
         let mut messages: Vec<Message> = Vec::new();
         each_row(client, RequestName::History, HISTORY_MAX, request, |_, row| {
-            let next = message_of_row(row);
-            // A message to everyone has a row for each recipient.
+            let next = whole(message_of_row(row), Several::of_row(row), row.topic.as_deref());
+            // A message to several agents has a row for each recipient.
             if messages.iter().all(|other| other.key != next.key) {
                 messages.push(next);
             }
@@ -235,7 +235,8 @@ impl Source {
         if copy.lost > 0 {
             self.send(Update::Lost(copy.lost))?;
         }
-        Ok(Some(message_of_copy(&copy)))
+        let message = message_of_copy(&copy);
+        Ok(Some(whole(message, Several::of_copy(&copy), copy.topic.as_deref())))
     }
 }
 
@@ -419,6 +420,14 @@ fn message_of_copy(copy: &TapCopy<'_>) -> Message {
     }
 }
 
+/// The message to several agents of which one is a part.
+fn whole(part: Message, several: Option<Several>, topic: Option<&str>) -> Message {
+    match several {
+        Some(Several { name, key, .. }) => Message { key, to: with_topic(&name, topic), ..part },
+        None => part,
+    }
+}
+
 fn with_topic(to: &str, topic: Option<&str>) -> String {
     let topic = topic.map(|topic| format!(" on {}", escaped(topic))).unwrap_or_default();
     format!("{}{topic}", escaped(to))
@@ -457,6 +466,18 @@ mod tests {
         let json = r#"{"send_id":"3f2504e0-4f89","from":"Cid","to":"Bob","recipients":1,"requires_ack":true}"#;
         let of_another = message_of_copy(&serde_json::from_str(json).unwrap());
         assert_ne!(of_another.key, message.key, "ids are those of their sender");
+        let parts = ["one", "one", "two"].map(|text| {
+            let json = format!(
+                r#"{{"send_id":"{text}","from":"Cid","to":"Bob","recipients":1,"requires_ack":true,
+                "payload":{{"body":"{text}"}},
+                "payload_meta":{{"group":{{"id":"g","name":"@all","size":3}}}}}}"#
+            );
+            let copy = serde_json::from_str(&json).unwrap();
+            whole(message_of_copy(&copy), Several::of_copy(&copy), Some("t"))
+        });
+        assert_eq!(parts[0].to, "@all on t");
+        assert_eq!(parts[0].key, parts[1].key);
+        assert_ne!(parts[0].key, parts[2].key, "another text is not hidden");
         let long = format!(r#","payload":{{"kind":"message","body":"{}"}}"#, "é".repeat(100_000));
         assert_eq!(copied(&long).text, format!("{}{CUT}", "é".repeat(TEXT_CHARS)));
     }
