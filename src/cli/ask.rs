@@ -1,5 +1,7 @@
 //! `ask`: ask an agent a question, and print its answer.
 
+mod instead;
+
 use super::{
     conversation::Conversation,
     failure::{DONE, Failure, NOT_DELIVERED, TIMED_OUT},
@@ -20,6 +22,7 @@ use client::{
     home::{HomeOptions, agent_around},
 };
 use crossbeam_channel::RecvTimeoutError;
+use instead::Instead;
 use platform::clock;
 use protocol::{
     calendar::time_limit,
@@ -137,9 +140,16 @@ impl Ask {
         question.meta.hops = hops(to);
         let send_id = client.begin_ask(question, Duration::from_millis(timeout))?;
         let deadline = clock::monotonic_ms().saturating_add(timeout).saturating_add(GRACE_MS);
-        let notices = Notices::default();
-        let question =
-            Question { client: &client, to, send_id, id: None, was_away: false, notices };
+        let question = Question {
+            client: &client,
+            to,
+            send_id,
+            is_accepted: false,
+            id: None,
+            was_away: false,
+            instead: Instead::default(),
+            notices: Notices::default(),
+        };
         self.wait(question, timeout, deadline)
     }
 
@@ -153,7 +163,8 @@ impl Ask {
         loop {
             let left = Duration::from_millis(deadline.saturating_sub(clock::monotonic_ms()));
             let mail = question.mail_id();
-            let pause = if mail.is_some() { left.min(PAUSE) } else { left };
+            let is_watched = question.is_accepted && !question.instead.is_told();
+            let pause = if mail.is_some() || is_watched { left.min(PAUSE) } else { left };
             match client.events().recv_timeout(pause) {
                 Ok(event) => {
                     if let Some(answer) = question.answer_in(event)? {
@@ -171,8 +182,12 @@ impl Ask {
                             return Err(Failure::new(NOT_DELIVERED, why));
                         }
                         // The daemon may be away.
-                        Some(Ok(Found::Question { .. }) | Err(_)) if pause < left => {}
+                        None | Some(Ok(Found::Question { .. }) | Err(_)) if pause < left => {}
                         _ => return Err(question.timed_out(timeout)),
+                    }
+                    if is_watched {
+                        // It may be away, or not let this client look.
+                        drop(question.instead.look(client, &question.send_id.0));
                     }
                 }
             }
@@ -182,6 +197,7 @@ impl Ask {
     /// Waits for the answer to an earlier question of the operator's.
     fn resume(&self, client: &Client, id: &str, timeout: u64) -> Result<i32, Failure> {
         let deadline = clock::monotonic_ms().saturating_add(timeout);
+        let mut instead = Instead::default();
         let mut found = self.look(client, id)?;
         loop {
             let (id, to) = match found {
@@ -194,6 +210,9 @@ impl Ask {
             }
             thread::sleep(PAUSE);
             // The daemon may be away.
+            if !instead.is_told() {
+                drop(instead.look(client, &id));
+            }
             found = self.look(client, &id).unwrap_or(Found::Question { id, to });
         }
     }
@@ -270,11 +289,13 @@ struct Question<'a> {
     client: &'a Client,
     to: &'a str,
     send_id: SendId,
+    is_accepted: bool,
     /// The id of its delivery, or its own, once it is accepted, if the operator asks: only the
     /// operator can take up a question again.
     id: Option<String>,
     /// Whether the connection was lost since it was sent.
     was_away: bool,
+    instead: Instead,
     notices: Notices,
 }
 
@@ -289,6 +310,7 @@ impl Question<'_> {
     fn answer_in(&mut self, event: Event) -> Result<Option<Answer>, Failure> {
         match event {
             Event::Accepted { send_id, away, .. } if send_id == self.send_id => {
+                self.is_accepted = true;
                 if is_operator(self.client) {
                     self.print_id(away)?;
                 }

@@ -6,12 +6,16 @@ use crate::{
 };
 use client::{Client, ClientError, Delivery, Event, Outgoing, Settings, link::Connection};
 use platform::transport::Stream;
-use protocol::frame::FRAME_BYTES_MAX;
+use protocol::{
+    activity::{Activity, ActivitySource},
+    frame::FRAME_BYTES_MAX,
+    relay::ActivityRequest,
+};
 use serde_json::{Value, json, value::RawValue};
 use std::{
-    io,
+    io::{self, BufRead, BufReader},
     path::Path,
-    process::Output,
+    process::{Output, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -107,6 +111,42 @@ fn unanswered_ask_has_its_own_exit_codes() {
         let refused = String::from_utf8(asking.join().unwrap().stderr).unwrap();
         assert!(refused.contains("I don't talk about ports"), "{refused}");
     });
+}
+
+#[test]
+fn asker_is_told_of_what_the_agent_does_instead() {
+    let sandbox = Sandbox::new();
+    let bob = library(&sandbox, "Bob");
+    let mut ask = sandbox.command(["ask", "Bob", "Which port?"]);
+    ask.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut ask = ask.spawn().unwrap();
+    let mut said = BufReader::new(ask.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.next().unwrap().contains("asked Bob: "));
+    let question = delivered(&bob);
+    // The turn ends without an answer.
+    bob.acknowledge(&question.id);
+    let idle = ActivityRequest {
+        activity: Activity::Idle.to_string(),
+        source: ActivitySource::Hooks.to_string(),
+        for_ms: 0,
+        unseen: false,
+    };
+    drop(bob.report_activity(&idle).unwrap());
+    let rests = "agent-relay: Bob has ended its turn without an answer; still waiting";
+    assert_eq!(said.next().unwrap(), rests);
+    // An answer to something else is none, nor is one to this question that does not name it.
+    let mut other = Outgoing::message("@operator", "to another question");
+    other.meta.reply_to = Some("1a2b3c4d-55f7".to_owned());
+    bob.send(other).unwrap();
+    bob.send(Outgoing::message("@operator", "It is\n8080.")).unwrap();
+    let wrote = said.next().unwrap();
+    let words = "agent-relay: Bob wrote to you without naming the question: It is 8080. (";
+    assert!(wrote.starts_with(words) && wrote.ends_with("); still waiting"), "{wrote}");
+    let data = RawValue::from_string(r#"{"body":"8080"}"#.to_owned()).unwrap();
+    bob.answer(&question, true, Some(&data)).unwrap();
+    assert_eq!(said.next(), None);
+    let asked = ask.wait_with_output().unwrap();
+    assert!(asked.status.success() && out(&asked) == "8080\n", "{asked:?}");
 }
 
 #[test]
