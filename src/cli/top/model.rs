@@ -92,8 +92,12 @@ pub(super) struct Model {
     pub(super) now: u64,
     pub(super) link: Link,
     agents: AgentList,
+    /// Whether the agents were listed once.
+    has_agents: bool,
     cut_off: Vec<String>,
     conversation: MessageList,
+    /// Whether the history was read once.
+    has_history: bool,
     letters: MessageList,
     mailbox: MessageList,
     /// The number of messages in the mailbox, of which the newest are known.
@@ -125,8 +129,10 @@ impl Model {
             now,
             link: Link::Connecting,
             agents: AgentList::default(),
+            has_agents: false,
             cut_off: Vec::new(),
             conversation: MessageList::default(),
+            has_history: false,
             letters: MessageList::default(),
             mailbox: MessageList::default(),
             mailbox_count: 0,
@@ -182,6 +188,16 @@ impl Model {
     /// Whether an agent waits for its person.
     pub(super) fn waits_for_person(&self) -> bool {
         self.agents.all().iter().any(Agent::asks_person)
+    }
+
+    /// Whether the agents are not known yet, since they are being listed.
+    pub(super) fn lists_agents(&self) -> bool {
+        !self.has_agents && !matches!(self.link, Link::Away(_))
+    }
+
+    /// Whether the messages of the history are known. Those that are routed come after them.
+    pub(super) fn has_history(&self) -> bool {
+        self.has_history
     }
 
     pub(super) fn agents(&self) -> &AgentList {
@@ -299,7 +315,8 @@ impl Model {
             Update::Joined(endpoint) => self.set_link(Link::Joined(endpoint)),
             Update::Away(why) => self.set_link(Link::Away(why)),
             Update::Agents(agents) => {
-                self.is_changed |= self.agents.replace(agents);
+                self.is_changed |= self.agents.replace(agents) || !self.has_agents;
+                self.has_agents = true;
                 self.settle();
             }
             Update::CutOff(names) => {
@@ -315,6 +332,8 @@ impl Model {
                 self.mailbox_count = count;
             }
             Update::Messages(messages) => {
+                self.is_changed |= !self.has_history;
+                self.has_history = true;
                 for message in messages {
                     self.is_changed |= self.conversation.push(message, &self.filter);
                 }

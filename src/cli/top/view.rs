@@ -182,7 +182,7 @@ impl Pane<'_> {
         let below = self.below_agents(model);
         if shown.is_empty() && below.is_empty() {
             let text = match &*model.filter {
-                "" if model.link == Link::Connecting => return,
+                "" if model.lists_agents() => return,
                 "" => "no agents; start one with `agent-relay claude`",
                 _ => "no agent matches the filter",
             };
@@ -242,6 +242,7 @@ impl Pane<'_> {
         self.line(area, 0, &messages_heading(model), Styles::bold());
         if model.messages().matching(&model.filter).is_empty() {
             let text = match (model.list, &*model.filter) {
+                (List::Conversation, _) if !model.has_history() => return,
                 (List::Conversation, "") => "no messages yet",
                 (List::DeadLetters, "") => "no message failed to arrive",
                 (List::Mailbox, "") => "nothing waits for you",

@@ -503,12 +503,29 @@ fn absent_daemon_is_shown() {
                NAME  PROGRAM  WHERE  STATE  FOR  MAIL  WHY
             no agents; start one with `agent-relay claude`
             MESSAGES
-            no messages yet
 
-            (1 more rows like that)
+            (2 more rows like that)
             Enter attach  n next  m send  h hold  s stop  a new  ? help  q quit
         "#]],
     );
+}
+
+#[test]
+fn empty_lists_are_no_news_before_they_are_read() {
+    let mut model = Model::new(80, 8, true, NOW);
+    let shows = |model: &Model, words: &str| {
+        rows(&buffer(model, 80, 8)).iter().any(|row| row.starts_with(words))
+    };
+    let empty = ["no agents; start one", "no messages yet"];
+    let shown = |model: &Model| empty.map(|words| shows(model, words));
+    assert_eq!(shown(&model), [false, false]);
+    model.update(Update::Joined("/tmp/x.sock".to_owned()));
+    assert_eq!(shown(&model), [false, false]);
+    model.take_changed();
+    model.update(Update::Agents(Vec::new()));
+    assert_eq!((model.take_changed(), shown(&model)), (true, [true, false]));
+    model.update(Update::Messages(Vec::new()));
+    assert_eq!((model.take_changed(), shown(&model)), (true, [true, true]));
 }
 
 #[test]
