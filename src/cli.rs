@@ -348,7 +348,7 @@ impl Top {
             Command::Bridge(bridge) => bridge.run(&options, to_run),
             Command::Stdio(stdio) => stdio.run(&options),
             Command::Policy(policy) => policy.run(&options),
-            Command::Brief(brief) => brief.run(),
+            Command::Brief(brief) => brief.run(&options),
             Command::Mcp(mcp) => mcp.run(&options),
             Command::GeminiExtension(extension) => extension.run(),
             Command::Doctor(doctor) => doctor.run(&options),

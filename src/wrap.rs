@@ -347,7 +347,8 @@ fn run_joined(
     let prepared = prepare(&settings, key_file, &side.recipe, &wrapper)?;
     let CommandLine { command, mut env, folder, hooks } = prepared;
     if hooks.are_given && settings.brief {
-        side.hooked_brief = hooked_brief(&side.recipe.name, client.name());
+        let text = || brief_of(&settings, client.name());
+        side.hooked_brief = hooked_brief(&side.recipe.name, text);
     }
     let inner_marks = InnerMarks::new().map_err(WrapError::Terminal)?;
     env.push((inner_mark::VARIABLE.into(), Some((&inner_marks.digits).into())));
@@ -413,17 +414,25 @@ fn terminal_settings(
         inline: settings.inline,
         // A conversation that is resumed has had its brief.
         brief: (settings.brief && settings.conversation.is_none())
-            .then(|| brief::first_words(name)),
+            .then(|| brief::first_words(&brief_of(settings, name))),
         hooked_brief: None,
         contradiction_ms: CONTRADICTION_MS,
         seed,
     }
 }
 
+/// Returns the brief for an agent.
+fn brief_of(settings: &Settings, name: &str) -> String {
+    let groups = teams::groups(&settings.home);
+    let groups = groups.inspect_err(|error| tracing::warn!("groups cannot be read: {error}"));
+    let has_groups = groups.is_ok_and(|groups| !groups.is_empty());
+    brief::text(Some(name)) + if has_groups { brief::GROUPS } else { "" }
+}
+
 /// Returns the brief for the hooks of the CLI with this recipe, if they take one.
-fn hooked_brief(recipe: &str, name: &str) -> Option<HookedBrief> {
+fn hooked_brief(recipe: &str, text: impl FnOnce() -> String) -> Option<HookedBrief> {
     let begins = agents::named(recipe)?.hooks?.begins?;
-    Some(HookedBrief { text: brief::text(Some(name)), begins })
+    Some(HookedBrief { text: text(), begins })
 }
 
 /// Shows the person a notice if nothing will be typed into the command. `spawn`, which starts

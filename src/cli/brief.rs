@@ -3,11 +3,12 @@
 
 use super::{
     failure::{DONE, Failure},
+    groups,
     print::Out,
 };
 use crate::wrap::{agents, brief};
 use argh::{ArgsInfo, FromArgs};
-use client::home::agent_around;
+use client::home::{HomeOptions, agent_around};
 use protocol::{name::Name, text::escaped};
 use serde::Serialize;
 use std::{
@@ -69,16 +70,16 @@ pub(super) struct Brief {
 }
 
 impl Brief {
-    pub(super) fn run(self) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         match (self.install, self.remove) {
             (true, true) => Err(Failure::usage("--install and --remove exclude each other")),
-            (false, false) => self.print(),
+            (false, false) => self.print(options),
             (true, false) => self.change(install),
             (false, true) => self.change(remove),
         }
     }
 
-    fn print(self) -> Result<i32, Failure> {
+    fn print(self, options: &HomeOptions) -> Result<i32, Failure> {
         if self.claude || self.codex || self.gemini {
             return Err(Failure::usage("no --install or --remove").hint("give one of them"));
         }
@@ -93,7 +94,8 @@ impl Brief {
                 Failure::usage(message).hint("to change a file, use --install FILE")
             })?;
         }
-        let text = brief::text(name.as_deref());
+        let mut text = brief::text(name.as_deref());
+        text.push_str(groups::in_words(options)?.map_or("", |_| brief::GROUPS));
         let mut out = Out::new();
         if self.json {
             #[derive(Serialize)]

@@ -81,7 +81,7 @@ fn messages_reach_it_exactly(cli: Cli, columns: u16, bodies: &[Body]) {
 /// Checks that the brief arrives first, unchanged and once, and that an agent which repeats the
 /// brief sends no message.
 fn gets_the_brief_first(cli: Cli) {
-    let text = brief::first_words("Ann");
+    let text = brief::first_words(&brief::text(Some("Ann")));
     let repeats = format!("I have read this:\n\n{}", brief::text(Some("Ann")));
     let model = Model::start(move |asked| match asked.prompt.contains("second") {
         true => Reply::new().says(relay_message("all")),

@@ -1,6 +1,6 @@
 //! Teams: the agents of a project, and their groups.
 
-use crate::wrap::{expect_message, wrap_line_reader};
+use crate::wrap::{expect_message, wrap_line_reader, wrap_line_reader_with};
 use platform::pty::Size;
 use serde_json::Value;
 use std::{
@@ -258,6 +258,12 @@ fn group_reaches_each_of_its_agents() {
     let listed = done(&sandbox, &["agents"]);
     assert!(listed.ends_with("\ngroups: @back (api), @reviewers (api, web)\n"), "{listed}");
 
+    // Agents are told of groups, if there are any.
+    let told = |name| done(&sandbox, &["brief", name]).contains("`@GROUP`");
+    assert!(told("Eve"));
+    let eve = wrap_line_reader_with(&sandbox, &["-n", "Eve", "--brief"], &[]);
+    eve.wait_for("- `@GROUP` as the recipient");
+
     // From an agent that prints.
     let mut ann = wrap_line_reader(&sandbox, "Ann", &[]);
     ann.press("say @reviewers from Ann\r");
@@ -283,6 +289,8 @@ fn group_reaches_each_of_its_agents() {
     assert_eq!(done(&sandbox, &["hold", "@reviewers", "api"]).matches("are held").count(), 2);
     assert_eq!(done(&sandbox, &["release", "@back"]).lines().count(), 1);
     assert_eq!(done(&sandbox, &["stop", "@reviewers"]), "api ended\nweb ended\n");
+    done(&sandbox, &["team", "down"]);
+    assert!(!told("Eve"));
 }
 
 #[test]

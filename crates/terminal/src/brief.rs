@@ -18,10 +18,15 @@ pub fn text(name: Option<&str>) -> String {
     TEXT.replace("{name}", &name)
 }
 
-/// Returns the brief as an agent's first prompt, with a request to do nothing yet.
+/// A sentence after the brief, for agents that can write to groups.
+pub const GROUPS: &str = "\
+- `@GROUP` as the recipient is each agent of a group; `agent-relay agents` lists the groups.
+";
+
+/// Returns a brief as an agent's first prompt, with a request to do nothing yet.
 #[must_use]
-pub fn first_words(name: &str) -> String {
-    format!("{}\nThis is for later: just say that you have read it.", text(Some(name)))
+pub fn first_words(brief: &str) -> String {
+    format!("{brief}\nThis is for later: just say that you have read it.")
 }
 
 const TEXT: &str = r"## Talking to other agents
@@ -180,7 +185,8 @@ mod tests {
     use protocol::Moment;
 
     fn texts() -> [String; 3] {
-        [text(None), text(Some("Ann")), first_words("Ann")]
+        let with_groups = text(Some("Ann")) + GROUPS;
+        [text(None), text(Some("Ann")), first_words(&with_groups)]
     }
 
     /// A token of English text has at least 3.5 characters on average, so 2,400 characters are
