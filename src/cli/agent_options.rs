@@ -142,13 +142,21 @@ impl<'a> AgentOptions<'a> {
         for advice in recipes.advice() {
             eprint_line(escaped(&format!("note: {}: {advice}", recipes::FILE)));
         }
-        if self.accepts_text {
-            check_accepts_text(command, directory, &recipes)?;
-        }
-        if self.mcp {
-            check_mcp(command, &recipes)?;
-        }
+        self.check(command, directory, &recipes)?;
         Ok(recipes)
+    }
+
+    /// Refuses options that do not apply to the command.
+    pub(super) fn check(
+        &self,
+        command: &[OsString],
+        directory: Option<&Path>,
+        recipes: &Book,
+    ) -> Result<(), Failure> {
+        if self.accepts_text {
+            check_accepts_text(command, directory, recipes)?;
+        }
+        if self.mcp { check_mcp(command, recipes) } else { Ok(()) }
     }
 
     /// The arguments with which `run` gets these options, except the name.

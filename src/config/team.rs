@@ -59,6 +59,16 @@ pub struct TeamAgent {
     pub groups: Vec<String>,
     /// Agents of the file that have to run before this one is started.
     pub needs: Vec<String>,
+    /// Whether the agent is told how to send messages: agent CLIs are, unless this is false; other
+    /// programs only if it is true.
+    pub brief: Option<bool>,
+    /// Whether an agent CLI gets hooks for this run, as by default; without, messages only reach it
+    /// typed.
+    pub hooks: bool,
+    /// Whether the agent's CLI is handed tools to talk to others (MCP).
+    pub mcp: bool,
+    /// Whether messages are typed into an unknown program, which must read text.
+    pub accepts_text: bool,
 }
 
 /// Finds the file in a directory or above it.
@@ -103,6 +113,17 @@ struct Entry {
     groups: Texts,
     #[serde(default)]
     needs: Texts,
+    brief: Option<bool>,
+    #[serde(default = "yes")]
+    hooks: bool,
+    #[serde(default)]
+    mcp: bool,
+    #[serde(default)]
+    accepts_text: bool,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// A list of texts.
@@ -228,6 +249,10 @@ fn agent(table: &Spanned<Table<Entry>>) -> Result<TeamAgent, Invalid> {
         topics: list("topics", &entry.topics, &topic)?,
         groups: list("groups", &entry.groups, &group)?,
         needs: list("needs", &entry.needs, &|_| Ok(()))?,
+        brief: entry.brief,
+        hooks: entry.hooks,
+        mcp: entry.mcp,
+        accepts_text: entry.accepts_text,
     })
 }
 
@@ -303,6 +328,10 @@ mod tests {
             topics = ["build.>"]
             groups = ["reviewers", "front"]
             needs = ["API"]
+            brief = false
+            hooks = false
+            mcp = true
+            accepts_text = true
 
             [[agent]]
             name = "api"
@@ -319,6 +348,10 @@ mod tests {
             topics: texts(&[]),
             groups: texts(&[]),
             needs: texts(&[]),
+            brief: None,
+            hooks: true,
+            mcp: false,
+            accepts_text: false,
         };
         let web = TeamAgent {
             name: "web".to_owned(),
@@ -329,6 +362,10 @@ mod tests {
             topics: texts(&["build.>"]),
             groups: texts(&["reviewers", "front"]),
             needs: texts(&["API"]),
+            brief: Some(false),
+            hooks: false,
+            mcp: true,
+            accepts_text: true,
         };
         assert_eq!(agents, [api, web]);
     }
@@ -363,6 +400,7 @@ mod tests {
                 &agent(&format!("prompt = '{long}'")),
                 "4: `prompt`: expected a text of at most 16384 bytes",
             ),
+            (&agent("brief = 1"), "4: `brief`: expected true or false, without quotes"),
             (&agent("worktree = 'yes'"), "4: `worktree`: expected true or false, without quotes"),
             (
                 &agent("topics = 'x'"),

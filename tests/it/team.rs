@@ -368,6 +368,23 @@ fn conversation_that_cannot_go_on_is_a_failure() {
 }
 
 #[test]
+fn agents_get_the_options_of_the_file() {
+    let sandbox = shop(
+        "[[agent]]\nname = 'api'\ncommand = 'CLAUDE'\nmcp = true\nbrief = true\n\
+         [[agent]]\nname = 'web'\ncommand = 'sh'\nmcp = true\n",
+    );
+    let ended = in_shop(&sandbox, &["team", "up", "--yes"]);
+    let why = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(why.contains("    is told how to send messages\n    with the tools"), "{why}");
+    assert!(why.contains("web: --mcp does not apply to sh: "), "{why}");
+    assert_eq!(ended.status.code(), Some(2));
+    await_conversations(&sandbox, &["api"]);
+    let record = fs::read_to_string(sandbox.home().join("agents/api.json")).unwrap();
+    assert!(record.contains(r#""options":["--brief","--mcp"]"#), "{record}");
+    done(&sandbox, &["team", "down"]);
+}
+
+#[test]
 fn first_prompt_that_still_waits_is_not_sent_twice() {
     let sandbox = shop("[[agent]]\nname = 'web'\ncommand = 'CLAUDE'\nprompt = 'Begin.'\n");
     let signs = ["broken", "leave"].map(|sign| sandbox.directory().join(sign));

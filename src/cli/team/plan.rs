@@ -2,7 +2,7 @@
 
 use super::{presence::resolved, worktree::Worktree};
 use crate::{
-    cli::failure::Failure,
+    cli::{agent_options::AgentOptions, failure::Failure},
     config::team::{self, FILE, TeamAgent},
     wrap::teams::{self, Member, TeamRecord},
 };
@@ -106,6 +106,20 @@ impl Planned {
         }
     }
 
+    /// The options with which the agent is started, as those of `spawn`.
+    pub(super) fn options(&self) -> AgentOptions<'_> {
+        let TeamAgent { topics, brief, hooks, mcp, accepts_text, .. } = &self.agent;
+        AgentOptions {
+            topics,
+            brief: *brief == Some(true),
+            no_brief: *brief == Some(false),
+            no_hooks: !hooks,
+            mcp: *mcp,
+            accepts_text: *accepts_text,
+            ..AgentOptions::default()
+        }
+    }
+
     fn new(agent: TeamAgent, folder: &Path) -> Result<Self, Failure> {
         let directory = match &agent.directory {
             Some(below) => paths::absolute(folder.join(below)).map_err(Failure::because)?,
@@ -159,6 +173,17 @@ impl Planned {
         {
             if !list.is_empty() {
                 add(format!("{words} {}", list.join(", ")));
+            }
+        }
+        for (is_set, words) in [
+            (agent.brief == Some(true), "is told how to send messages"),
+            (agent.brief == Some(false), "is not told how to send messages"),
+            (!agent.hooks, "without hooks"),
+            (agent.mcp, "with the tools of the MCP server"),
+            (agent.accepts_text, "messages are typed into it, whatever it is"),
+        ] {
+            if is_set {
+                lines.push(format!("    {words}"));
             }
         }
         let mut text: String = lines.iter().map(|line| format!("{}\n", escaped(line))).collect();

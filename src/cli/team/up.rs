@@ -7,7 +7,6 @@ use super::{
 };
 use crate::{
     cli::{
-        agent_options::AgentOptions,
         context::context,
         failure::{Failure, TIMED_OUT, first_failure},
         identity::Identity,
@@ -341,14 +340,20 @@ impl<'a> Starter<'a> {
         record: Option<&AgentRecord>,
     ) -> Result<Starting, Failure> {
         let Planned { agent, directory, .. } = planned;
-        let options = AgentOptions { topics: &agent.topics, ..AgentOptions::default() };
+        let options = planned.options();
         let command = match (record, agent.command.split_first()) {
             (Some(record), Some((program, arguments))) => record.resuming(program, arguments),
             _ => agent.command.clone(),
         };
         let command = words(&command);
+        options.check(&command, Some(directory), &self.recipes).map_err(|failure| {
+            let why = failure.line().unwrap_or_default();
+            Failure::new(failure.code, format!("{}: {why}", agent.name))
+        })?;
         let prospect = wrap::prospect(&command, Some(directory), &self.recipes);
-        if let Some(line) = prospect.startup_notice(&agent.name) {
+        if !options.accepts_text
+            && let Some(line) = prospect.startup_notice(&agent.name)
+        {
             eprint_line(escaped(&line));
         }
         let agent = Agent {
