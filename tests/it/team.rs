@@ -385,6 +385,24 @@ fn agents_get_the_options_of_the_file() {
 }
 
 #[test]
+fn unknown_programs_have_one_note() {
+    let sandbox = shop(
+        "[[agent]]\nname = 'api'\ncommand = ['sleep', '600']\n\
+         [[agent]]\nname = 'web'\ncommand = ['sleep', '600']\n\
+         [[agent]]\nname = 'own'\ncommand = ['sleep', '600']\naccepts_text = true\n",
+    );
+    let ended = in_shop(&sandbox, &["team", "up", "--yes"]);
+    assert_success(&ended);
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(
+        said.contains("messages to api, web will wait unless they start an agent CLI"),
+        "{said}"
+    );
+    assert_eq!(said.matches("will wait").count(), 1, "{said}");
+    done(&sandbox, &["team", "down"]);
+}
+
+#[test]
 fn first_prompt_that_still_waits_is_not_sent_twice() {
     let sandbox = shop("[[agent]]\nname = 'web'\ncommand = 'CLAUDE'\nprompt = 'Begin.'\n");
     let signs = ["broken", "leave"].map(|sign| sandbox.directory().join(sign));

@@ -19,9 +19,9 @@ use crate::{
         spawn::{Agent, STARTED_MS, Started, Starting},
         wrapped::check_is_person,
     },
-    config::recipes,
+    config::{recipes, team::FILE},
     wrap::{
-        self, Book,
+        self, Book, Prospect,
         agent_record::{self, AgentRecord},
         teams::{self, Member, TeamRecord},
     },
@@ -133,11 +133,23 @@ impl Up {
         record.write(&context.home).map_err(Failure::because)?;
         let recipes =
             recipes::load(&context.home).map_err(|error| Failure::because(error.to_string()))?;
-        let (home, failed) = (context.home.clone(), Vec::new());
-        let mut starter =
-            Starter { up: &self, home, client, presences, refused, record, recipes, failed };
+        let (home, failed, unknown) = (context.home.clone(), Vec::new(), Vec::new());
+        let mut starter = Starter {
+            up: &self,
+            home,
+            client,
+            presences,
+            refused,
+            record,
+            recipes,
+            failed,
+            unknown,
+        };
         let started: Vec<_> =
             plan.waves().flat_map(|wave| starter.start_all(&mut context, wave)).collect();
+        if let Some(note) = note_about(&starter.unknown) {
+            eprint_line(note);
+        }
         let deadline = clock::monotonic_ms() + STARTED_MS;
         let checked = started.into_iter().map(|started| {
             let (mut report, agent) = started?;
@@ -228,6 +240,20 @@ fn record(
     TeamRecord { file: plan.file.clone(), agreed: plan.hash.clone(), is_up: true, agents }
 }
 
+/// The note about agents of which the programs are not known to read text, if there are any.
+fn note_about(unknown: &[&str]) -> Option<String> {
+    let (starts, their, reads) = match unknown {
+        [] => return None,
+        [_] => ("it starts", "its program is", "it does"),
+        _ => ("they start", "their programs are", "they do"),
+    };
+    let names = unknown.join(", ");
+    Some(format!(
+        "messages to {names} will wait unless {starts} an agent CLI: {their} not known to read text; \
+         `accepts_text = true` in {FILE}, if {reads}"
+    ))
+}
+
 /// Starts agents.
 struct Starter<'a> {
     up: &'a Up,
@@ -240,6 +266,8 @@ struct Starter<'a> {
     recipes: Book,
     /// The agents that were not started.
     failed: Vec<&'a str>,
+    /// The agents of which the programs are not known to read text.
+    unknown: Vec<&'a str>,
 }
 
 /// An agent that runs, or has begun to start.
@@ -264,11 +292,7 @@ impl<'a> Starter<'a> {
     }
 
     /// Begins to start an agent, unless it runs.
-    fn begin<'p>(
-        &mut self,
-        context: &mut Context,
-        planned: &'p Planned,
-    ) -> Result<Begun<'p>, Failure> {
+    fn begin(&mut self, context: &mut Context, planned: &'a Planned) -> Result<Begun<'a>, Failure> {
         let Planned { agent, directory, worktree } = planned;
         let name = &*agent.name;
         let is_missing =
@@ -334,9 +358,9 @@ impl<'a> Starter<'a> {
     }
 
     fn spawn(
-        &self,
+        &mut self,
         context: &mut Context,
-        planned: &Planned,
+        planned: &'a Planned,
         record: Option<&AgentRecord>,
     ) -> Result<Starting, Failure> {
         let Planned { agent, directory, .. } = planned;
@@ -351,10 +375,14 @@ impl<'a> Starter<'a> {
             Failure::new(failure.code, format!("{}: {why}", agent.name))
         })?;
         let prospect = wrap::prospect(&command, Some(directory), &self.recipes);
-        if !options.accepts_text
-            && let Some(line) = prospect.startup_notice(&agent.name)
-        {
-            eprint_line(escaped(&line));
+        match prospect {
+            Prospect::Unknown(_) if options.accepts_text => {}
+            Prospect::Unknown(_) => self.unknown.push(&agent.name),
+            prospect => prospect
+                .startup_notice(&agent.name)
+                .iter()
+                .map(|it| escaped(it))
+                .for_each(eprint_line),
         }
         let agent = Agent {
             name: &agent.name,
