@@ -84,7 +84,7 @@ impl Conversation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Several {
     /// The agents as the sender has named them, such as `@reviewers`.
-    pub(super) name: String,
+    name: String,
     /// The identity of the message: all its parts have the same sender and text.
     pub(super) key: String,
     /// The number of its parts.
@@ -103,6 +103,12 @@ impl Several {
     /// Reads the message of which a copy is a part.
     pub(super) fn of_copy(copy: &TapCopy<'_>) -> Option<Self> {
         Self::of(&copy.from, copy.payload?, copy.payload_meta?)
+    }
+
+    /// The recipients in words, not escaped. `to` is one of them; the others are only the sender's
+    /// word.
+    pub(super) fn recipients(&self, to: &str) -> String {
+        format!("{to} and {} more ({})", self.size.saturating_sub(1), self.name)
     }
 
     fn of(from: &str, payload: &RawValue, payload_meta: &RawValue) -> Option<Self> {

@@ -173,8 +173,8 @@ pub(super) fn show(
     }
     let (before, text) = stamp(&copy, text(&copy));
     let before = out.paint(Colour::Faint, before);
-    let to = several.as_ref().map_or(&*copy.to, |several| &several.name);
-    let heading = out.paint(Colour::Bold, heading(&copy, to));
+    let to = several.map_or_else(|| copy.to.to_string(), |several| several.recipients(&copy.to));
+    let heading = out.paint(Colour::Bold, heading(&copy, &to));
     out.of_others(Origin::Others, |out| out.line(format_args!("{before}{heading}: {text}")))
 }
 
@@ -267,7 +267,8 @@ mod tests {
         let mut shown = Shown::default();
         assert!(shown.add(&part("g").key) && !shown.add(&part("g").key));
         assert!(shown.add(&part("h").key));
-        assert_eq!(with_copy("", |copy| heading(copy, &part("g").name)), "Bob -> @all");
+        let to = part("g").recipients("Ann");
+        assert_eq!(with_copy("", |copy| heading(copy, &to)), "Bob -> Ann and 1 more (@all)");
         for number in 0..SHOWN_MAX {
             shown.add(&number.to_string());
         }

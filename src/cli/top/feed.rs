@@ -197,7 +197,8 @@ impl Source {
         };
         let mut messages: Vec<Message> = Vec::new();
         each_row(client, RequestName::History, HISTORY_MAX, request, |_, row| {
-            let next = whole(message_of_row(row), Several::of_row(row), row.topic.as_deref());
+            let next =
+                whole(message_of_row(row), Several::of_row(row), &row.to, row.topic.as_deref());
             // A message to several agents has a row for each recipient.
             if messages.iter().all(|other| other.key != next.key) {
                 messages.push(next);
@@ -236,7 +237,7 @@ impl Source {
             self.send(Update::Lost(copy.lost))?;
         }
         let message = message_of_copy(&copy);
-        Ok(Some(whole(message, Several::of_copy(&copy), copy.topic.as_deref())))
+        Ok(Some(whole(message, Several::of_copy(&copy), &copy.to, copy.topic.as_deref())))
     }
 }
 
@@ -420,10 +421,13 @@ fn message_of_copy(copy: &TapCopy<'_>) -> Message {
     }
 }
 
-/// The message to several agents of which one is a part.
-fn whole(part: Message, several: Option<Several>, topic: Option<&str>) -> Message {
+/// The message to several agents of which one, to this agent, is a part.
+fn whole(part: Message, several: Option<Several>, to: &str, topic: Option<&str>) -> Message {
     match several {
-        Some(Several { name, key, .. }) => Message { key, to: with_topic(&name, topic), ..part },
+        Some(several) => {
+            let to = with_topic(&several.recipients(to), topic);
+            Message { key: several.key, to, ..part }
+        }
         None => part,
     }
 }
@@ -473,9 +477,9 @@ mod tests {
                 "payload_meta":{{"group":{{"id":"g","name":"@all","size":3}}}}}}"#
             );
             let copy = serde_json::from_str(&json).unwrap();
-            whole(message_of_copy(&copy), Several::of_copy(&copy), Some("t"))
+            whole(message_of_copy(&copy), Several::of_copy(&copy), "Bob", Some("t"))
         });
-        assert_eq!(parts[0].to, "@all on t");
+        assert_eq!(parts[0].to, "Bob and 2 more (@all) on t");
         assert_eq!(parts[0].key, parts[1].key);
         assert_ne!(parts[0].key, parts[2].key, "another text is not hidden");
         let long = format!(r#","payload":{{"kind":"message","body":"{}"}}"#, "é".repeat(100_000));
