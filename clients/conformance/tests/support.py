@@ -40,7 +40,7 @@ ALL = frozenset(ABILITIES)
 
 
 class Case(Watched):
-    limit_s = 180.0
+    limit_s = 600.0
 
 
 def python(*words: str) -> List[str]:

@@ -3,7 +3,7 @@
 import re
 import unittest
 
-from support import ROOT, RULES, SECTIONS, Case
+from support import CLIENT_RULES, DAEMON_RULES, KIT, ROOT, RULES, SECTIONS, Case
 
 DOCUMENT = (ROOT / "docs" / "PROTOCOL.md").read_text(encoding="utf-8")
 
@@ -18,6 +18,12 @@ class Document(Case):
             with self.subTest(rule.id):
                 self.assertRegex(rule.id, r"^\d+-[a-z0-9.-]+$")
                 self.assertIn(rule.reference.partition("#")[2], SECTIONS)
+
+    def test_readme_counts_the_rules_of_version_1_0(self) -> None:
+        readme = (KIT / "README.md").read_text(encoding="utf-8")
+        for who, rules in {"daemon": DAEMON_RULES, "client": CLIENT_RULES}.items():
+            count = len([rule for rule in rules if rule.since == "1.0"])
+            self.assertIn(f"\n| the {who} | {count} | {count - 1} | `", readme)
 
 
 if __name__ == "__main__":
