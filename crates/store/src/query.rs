@@ -3,7 +3,7 @@
 use super::{
     error::StoreError,
     row::{self, IdForm, NUMBER_MAX, number, signed},
-    words::Words,
+    words::{MARK_EXPRESSION, Words},
 };
 use protocol::{
     code::NackCode,
@@ -202,25 +202,31 @@ impl Search {
         }
         let sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ?1 LIMIT ?2)";
         let mut statement = connection.prepare_cached(sql)?;
+        let expression = format!("{expression} OR {MARK_EXPRESSION}");
         Ok(statement.query_row(params![expression, max + 1], |row| row.get::<_, u32>(0))? <= max)
     }
 
-    /// The conditions under which messages have the words: first those that the index finds.
+    /// The conditions under which messages have the words: first those that the index finds, then
+    /// those whose texts are too long for the index.
     fn conditions(&self) -> Vec<String> {
         const READ: &str =
             " AND has_words((SELECT shared FROM message AS its WHERE its.number = message), ?12)";
         if self.words.expression.is_none() {
             return vec![READ.to_owned()];
         }
+        let by_index = |expression: &str, rest: &str| {
+            format!(
+                " AND message <= ?11 AND message IN (SELECT rowid FROM words
+                 WHERE words MATCH {expression} AND rowid BETWEEN ?2 AND ?3){rest}"
+            )
+        };
         let rest = if self.words.are_long { "" } else { READ };
-        let by_index = format!(
-            " AND message <= ?11 AND message IN
-             (SELECT rowid FROM words WHERE words MATCH ?1 AND rowid BETWEEN ?2 AND ?3){rest}"
-        );
-        if self.indexed >= self.last {
-            return vec![by_index];
+        let marked = by_index(&format!("'{MARK_EXPRESSION}'"), READ);
+        let mut conditions = vec![by_index("?1", rest), marked];
+        if self.indexed < self.last {
+            conditions.push(format!(" AND message > ?11{READ}"));
         }
-        vec![by_index, format!(" AND message > ?11{READ}")]
+        conditions
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
     holder::{self, Charges},
     job::Settings,
     row::{self, number, read_single, signed},
-    write,
+    words, write,
 };
 use protocol::{Moment, record::Image};
 use rusqlite::{Connection, params};
@@ -20,11 +20,13 @@ use std::collections::BTreeMap;
 /// The most rows that a step writes.
 const STEP_ROWS: usize = 128;
 
-/// The bytes of indexed messages after which a step ends.
-const STEP_BYTES: usize = 256 << 10;
+/// The bytes of indexed texts, and of the messages that were read for them, after which a step
+/// ends. To index a text takes some hundred times as long as to read it.
+const STEP_BYTES: usize = words::INDEXED_BYTES_MAX;
+const STEP_READ_BYTES: usize = 1 << 20;
 
-/// The bytes that the index needs for these at most.
-const INDEX_BYTES: usize = 8 * STEP_BYTES;
+/// The bytes that the index needs for a step at most.
+const INDEX_BYTES: usize = 8 * (STEP_BYTES + words::INDEXED_BYTES_MAX);
 
 /// The most rows that a step reads in search of rows to change.
 const SCAN_ROWS: usize = 4_096;

@@ -4,6 +4,9 @@
 //! three characters, so that it also finds words of languages that put no spaces between them. It
 //! is begun once somebody searches, and then follows in idle times. Shorter words, and messages
 //! that are not indexed yet, are found by reading the messages.
+//!
+//! Indexing a text cannot be interrupted, and a SEND that arrives meanwhile waits for its end. So
+//! long texts are not indexed. Their entry is a mark: a search finds the mark and reads the text.
 
 use super::row::signed;
 use protocol::{deliver::Shared, payload::MessagePayload, typed};
@@ -14,13 +17,30 @@ use unicode_normalization::UnicodeNormalization as _;
 /// The characters of the index's pieces.
 const PIECE_CHARS: usize = 3;
 
-/// Adds the text of a message's body to the index.
-pub(super) fn index(connection: &Connection, number: u64, shared: &[u8]) -> rusqlite::Result<()> {
-    let Some(body) = body(shared) else { return Ok(()) };
+/// The most bytes of a text that is indexed, as the index gets it.
+pub(super) const INDEXED_BYTES_MAX: usize = 16 << 10;
+
+/// The entry of a longer text. No word has a control character.
+const MARK: &str = "\u{1}\u{1}\u{1}";
+
+/// The expression that finds these entries.
+pub(super) const MARK_EXPRESSION: &str = "\"\u{1}\u{1}\u{1}\"";
+
+/// Adds the text of a message's body to the index. Returns the bytes that it got.
+pub(super) fn index(
+    connection: &Connection,
+    number: u64,
+    shared: &[u8],
+) -> rusqlite::Result<usize> {
+    let Some(body) = body(shared) else { return Ok(0) };
+    let is_short = |text: &Cow<'_, str>| text.len() <= INDEXED_BYTES_MAX;
+    let short = Some(body).filter(is_short);
+    let short = short.as_deref().map(folded).filter(is_short);
+    let entry = short.as_deref().unwrap_or(MARK);
     connection
         .prepare_cached("INSERT OR REPLACE INTO words (rowid, body) VALUES (?, ?)")?
-        .execute(params![signed(number), folded(&body)])
-        .map(drop)
+        .execute(params![signed(number), entry])?;
+    Ok(entry.len())
 }
 
 /// Adds the SQL function `has_words(shared, words)` to a connection: whether a message's body has

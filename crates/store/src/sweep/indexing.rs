@@ -1,6 +1,6 @@
 //! Words of stored messages go into their index.
 
-use super::{STEP_BYTES, STEP_ROWS, Sweep};
+use super::{STEP_BYTES, STEP_READ_BYTES, STEP_ROWS, Sweep};
 use crate::{
     error::StoreError,
     row::{self, number, signed},
@@ -22,12 +22,12 @@ impl Sweep {
                 "SELECT number, shared FROM message WHERE number > ? ORDER BY number",
             )?;
             let mut rows = statement.query([signed(self.indexed)])?;
-            let (mut count, mut bytes) = (0, 0);
+            let (mut count, mut indexed, mut read) = (0, 0, 0);
             while let Some(row) = rows.next()? {
                 let (number, shared) = (number(row, 0)?, row::blob(row, 1)?);
-                words::index(&transaction, number, shared)?;
-                (count, bytes) = (count + 1, bytes + shared.len());
-                if count >= STEP_ROWS || bytes >= STEP_BYTES {
+                indexed += words::index(&transaction, number, shared)?;
+                (count, read) = (count + 1, read + shared.len());
+                if count >= STEP_ROWS || indexed >= STEP_BYTES || read >= STEP_READ_BYTES {
                     last = number;
                     break;
                 }

@@ -1,7 +1,7 @@
 //! Tests of ended deliveries: found, redelivered and deleted.
 
 use super::{
-    super::{Job, Report, Settings, Store},
+    super::{Job, Report, Settings, Store, words},
     folder::{DAY_MS, Folder, NOW, NOW_MS, answers, clock, open_with, query, run, write},
     world::{World, name},
 };
@@ -194,6 +194,31 @@ fn search_finds_parts_of_words_in_any_language() {
     assert_eq!(found(folder.open().store), expected, "half is not indexed yet");
     folder.open().store.0.sweep_all(NOW);
     assert_eq!(found(folder.open().store), expected, "all is indexed");
+}
+
+#[test]
+fn long_texts_are_found_and_not_indexed() {
+    let long = "ab c".repeat(words::INDEXED_BYTES_MAX / 4);
+    // The sign becomes 18 characters in the index.
+    let grows = "\u{fdfa}".repeat(words::INDEXED_BYTES_MAX / 4);
+    let bodies = [long.clone() + "d", long + "needle", grows + " needle", "Needle".to_owned()];
+    let folder = Folder::new();
+    fill(&folder, &bodies.each_ref().map(String::as_str));
+    let found = |words: &str| {
+        let search = Filter { search: Some(words.to_owned()), ..any() };
+        numbers(&ask(folder.open().store, &[Query::List(search)])[0])
+    };
+    assert_eq!(found("needle"), [4, 3, 2], "the index is begun");
+    folder.open().store.0.sweep_all(NOW);
+    let database = rusqlite::Connection::open(folder.path()).unwrap();
+    let sql = "SELECT sum(length(block)) FROM words_data";
+    let bytes: u32 = database.query_row(sql, [], |row| row.get(0)).unwrap();
+    assert!(bytes < 1_024, "{bytes} bytes");
+    for (words, expected) in
+        [("needle", &[4, 3, 2][..]), ("needle ab", &[2]), ("\u{1}\u{1}\u{1}", &[]), ("lost", &[])]
+    {
+        assert_eq!(found(words), expected, "{words}");
+    }
 }
 
 #[test]
