@@ -26,7 +26,7 @@ impl ClientTable {
     pub(super) fn add(&mut self, id: ClientId, pid: Pid, mut client: Box<ClientHandle>) {
         client.pid = pid;
         self.handles.insert(id, client);
-        self.schedule.add(id);
+        self.schedule.add(id, pid);
     }
 
     /// Returns a client's process, if the system tells it.

@@ -139,7 +139,7 @@ impl Testbed {
         self.clients += 1;
         let id = ClientId(self.clients);
         self.ends.insert(id, End::default());
-        self.schedule.add(id);
+        self.schedule.add(id, None);
         id
     }
 

@@ -4,7 +4,8 @@
 //! over counted work. In a round, every client may cause work up to `QUANTUM`. A frame is
 //! indivisible, so a client may exceed its quantum by one frame; it then sits out the rounds that
 //! the excess is worth. A client that becomes ready within its quantum goes before those whose turn
-//! has only come, so that a client with little to do never waits for a round.
+//! has only come, so that a client with little to do never waits for a round. All clients of one
+//! process together go first for one quantum in a round, so that many connections gain nothing.
 //!
 //! Operators are a group of their own, for which a quarter of the work is reserved while any of
 //! them is ready. Within a group, no client goes before its turn.
@@ -29,20 +30,40 @@ const OTHERS_SHARE: i64 = 3;
 pub struct Schedule<T> {
     quantum: i64,
     queues: FxHashMap<ClientId, Queue<T>>,
+    /// The processes of the clients.
+    processes: FxHashMap<Pid, Process>,
     others: Turns,
     operators: Turns,
     /// The work of the others that the operators may catch up with.
     balance: i64,
 }
 
+/// A process's id.
+type Pid = u32;
+
+/// A process, and how many clients it has.
+#[derive(Debug)]
+struct Process {
+    clients: usize,
+    credit: Credit,
+}
+
+/// What is left in a round.
+#[derive(Debug)]
+struct Credit {
+    /// The work; negative in debt.
+    left: i64,
+    /// The round in which it was last topped up.
+    round: u64,
+}
+
 /// A client's queue.
 #[derive(Debug)]
 struct Queue<T> {
     entries: VecDeque<T>,
-    /// The work that is left to the client in its round; negative if it is in debt.
-    credit: i64,
-    /// The round in which `credit` was last topped up.
-    round: u64,
+    credit: Credit,
+    /// The client's process, if the system tells it.
+    process: Option<Pid>,
     is_operator: bool,
     /// Whether the entries have to wait.
     is_blocked: bool,
@@ -67,13 +88,16 @@ impl Turns {
         self.fresh.is_empty() && self.turns.is_empty() && self.next.is_empty()
     }
 
-    /// Returns the client whose turn it is. Begins the next round if this one is over.
-    fn first(&mut self) -> Option<ClientId> {
+    /// Returns the client whose turn it is, and whether it goes before others. Begins the next
+    /// round if this one is over.
+    fn first(&mut self) -> Option<(ClientId, bool)> {
         if self.fresh.is_empty() && self.turns.is_empty() {
             std::mem::swap(&mut self.turns, &mut self.next);
             self.round += 1;
         }
-        self.fresh.front().or_else(|| self.turns.front()).copied()
+        let is_fresh = !self.fresh.is_empty();
+        let list = if is_fresh { &self.fresh } else { &self.turns };
+        list.front().map(|client| (*client, is_fresh))
     }
 
     /// Removes the client whose turn it is.
@@ -88,14 +112,21 @@ impl Turns {
     }
 }
 
-impl<T> Queue<T> {
-    /// Tops up the credit for the rounds that began since the last time.
-    fn top_up(&mut self, round: u64, quantum: i64) {
+impl Credit {
+    /// Tops up for the rounds that began since the last time. Returns whether anything is left.
+    fn top_up(&mut self, round: u64, quantum: i64) -> bool {
         let rounds = i64::try_from(round - self.round).unwrap_or(i64::MAX);
-        self.credit = self.credit.saturating_add(quantum.saturating_mul(rounds)).min(quantum);
+        self.left = self.left.saturating_add(quantum.saturating_mul(rounds)).min(quantum);
         self.round = round;
+        self.left > 0
     }
 
+    fn spend(&mut self, work: i64, debt_max: i64) {
+        self.left = self.left.saturating_sub(work).max(-debt_max);
+    }
+}
+
+impl<T> Queue<T> {
     fn is_ready(&self) -> bool {
         !self.is_blocked && !self.entries.is_empty()
     }
@@ -114,19 +145,25 @@ impl<T> Schedule<T> {
         Self {
             quantum,
             queues: FxHashMap::default(),
+            processes: FxHashMap::default(),
             others: Turns::default(),
             operators: Turns::default(),
             balance: 0,
         }
     }
 
-    /// Adds a client, with an empty queue. Its first entry is handled in this round, and all others
-    /// from the next round on, so that many short connections gain nothing.
-    pub fn add(&mut self, client: ClientId) {
+    /// Adds a client of a process, with an empty queue. Its first entry is handled in this round,
+    /// and all others from the next round on, so that many short connections gain nothing.
+    pub fn add(&mut self, client: ClientId, process: Option<Pid>) {
+        let round = self.others.round;
+        if let Some(pid) = process {
+            let credit = Credit { left: self.quantum, round };
+            self.processes.entry(pid).or_insert(Process { clients: 0, credit }).clients += 1;
+        }
         let queue = Queue {
             entries: VecDeque::new(),
-            credit: 1,
-            round: self.others.round,
+            credit: Credit { left: 1, round },
+            process,
             is_operator: false,
             is_blocked: false,
             is_listed: false,
@@ -137,7 +174,13 @@ impl<T> Schedule<T> {
     /// Removes a client and its queue.
     pub fn remove(&mut self, client: ClientId) {
         self.unlist(client);
-        self.queues.remove(&client);
+        let Some(Queue { process: Some(pid), .. }) = self.queues.remove(&client) else { return };
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.clients -= 1;
+            if process.clients == 0 {
+                self.processes.remove(&pid);
+            }
+        }
     }
 
     /// Moves a client to the operators' group.
@@ -145,7 +188,7 @@ impl<T> Schedule<T> {
         self.unlist(client);
         if let Some(queue) = self.queues.get_mut(&client) {
             queue.is_operator = true;
-            queue.round = self.operators.round;
+            queue.credit.round = self.operators.round;
         }
         self.list(client);
     }
@@ -199,10 +242,12 @@ impl<T> Schedule<T> {
     pub fn turn(&mut self) -> Option<(ClientId, &mut T)> {
         let turns = if self.operators_first() { &mut self.operators } else { &mut self.others };
         let client = loop {
-            let client = turns.first()?;
+            let (client, is_fresh) = turns.first()?;
             let queue = self.queues.get_mut(&client).expect("only known clients are listed");
-            queue.top_up(turns.round, self.quantum);
-            if queue.credit > 0 {
+            let process = queue.process.filter(|_| is_fresh && !queue.is_operator);
+            let process = process.and_then(|pid| self.processes.get_mut(&pid));
+            let may_go_first = process.is_none_or(|it| it.credit.top_up(turns.round, self.quantum));
+            if queue.credit.top_up(turns.round, self.quantum) && may_go_first {
                 break client;
             }
             turns.pop_first();
@@ -222,7 +267,12 @@ impl<T> Schedule<T> {
         let work = i64::try_from(work).unwrap_or(i64::MAX).max(1);
         let debt_max = DEBT_QUANTA_MAX * self.quantum;
         let queue = self.queues.get_mut(&client)?;
-        queue.credit = queue.credit.saturating_sub(work).max(-debt_max);
+        queue.credit.spend(work, debt_max);
+        let process = queue.process.filter(|_| !queue.is_operator);
+        if let Some(process) = process.and_then(|pid| self.processes.get_mut(&pid)) {
+            process.credit.top_up(self.others.round, self.quantum);
+            process.credit.spend(work, debt_max);
+        }
         let (change, turns) = match queue.is_operator {
             true => (work.saturating_mul(-OTHERS_SHARE), &mut self.operators),
             false => (work, &mut self.others),
@@ -231,11 +281,11 @@ impl<T> Schedule<T> {
         self.balance = self.balance.saturating_add(change).clamp(-debt_max, bound);
         let done = if is_done { queue.entries.pop_front() } else { None };
         // Handling the entry may have blocked the client, which removed it from its list.
-        let is_first = queue.is_listed && turns.first() == Some(client);
+        let is_first = queue.is_listed && turns.first().is_some_and(|(first, _)| first == client);
         if is_first && !queue.is_ready() {
             turns.pop_first();
             queue.is_listed = false;
-        } else if is_first && queue.credit <= 0 {
+        } else if is_first && queue.credit.left <= 0 {
             turns.pop_first();
             turns.next.push_back(client);
         }
@@ -249,8 +299,8 @@ impl<T> Schedule<T> {
         }
         queue.is_listed = true;
         let turns = if queue.is_operator { &mut self.operators } else { &mut self.others };
-        queue.top_up(turns.round, self.quantum);
-        let list = if queue.credit > 0 { &mut turns.fresh } else { &mut turns.next };
+        let has_credit = queue.credit.top_up(turns.round, self.quantum);
+        let list = if has_credit { &mut turns.fresh } else { &mut turns.next };
         list.push_back(client);
     }
 
@@ -286,7 +336,7 @@ mod tests {
 
     fn schedule(clients: u64) -> Schedule<u64> {
         let mut schedule = Schedule::new(QUANTUM);
-        (0..clients).for_each(|client| schedule.add(ClientId(client)));
+        (0..clients).for_each(|client| schedule.add(ClientId(client), None));
         schedule
     }
 
@@ -319,7 +369,7 @@ mod tests {
         (0..2).for_each(|client| push(&mut schedule, client, 1, 1));
         order(&mut schedule);
         (0..2).for_each(|client| push(&mut schedule, client, 1, 1));
-        schedule.add(ClientId(2));
+        schedule.add(ClientId(2), None);
         push(&mut schedule, 2, 1, 2);
         // The others go on with short queues, which are never empty at the same time.
         let served: Vec<_> = (0..4)
@@ -345,6 +395,26 @@ mod tests {
         push(&mut schedule, 20, 10, 20);
         let first: Vec<_> = (0..20).map(|_| serve(&mut schedule)).collect();
         assert!(first.iter().filter(|client| **client == Some(20)).count() < 10, "{first:?}");
+    }
+
+    #[test]
+    fn clients_of_one_process_go_first_for_one_quantum_together() {
+        let mut schedule = Schedule::new(QUANTUM);
+        (0..20).for_each(|client| schedule.add(ClientId(client), Some(7)));
+        schedule.add(ClientId(20), Some(8));
+        (0..=20).for_each(|client| push(&mut schedule, client, 1, 1));
+        order(&mut schedule);
+        // All have credit again, since nothing was left to do.
+        (0..=20).for_each(|client| push(&mut schedule, client, 10 * QUANTUM as u64, 1));
+        assert_eq!(serve(&mut schedule), Some(0));
+        assert_eq!(
+            serve(&mut schedule),
+            Some(20),
+            "before nineteen connections of another process"
+        );
+        assert_eq!(order(&mut schedule), (1..20).collect::<Vec<_>>());
+        (0..=20).for_each(|client| schedule.remove(ClientId(client)));
+        assert!(schedule.processes.is_empty());
     }
 
     #[test]
