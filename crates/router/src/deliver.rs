@@ -29,9 +29,9 @@ impl Router {
         while let Some((client, key)) = self.next_for(agent) {
             let expires = self.mail.message(key).map(|message| message.expires);
             let expires = expires.map(|expires| self.ctx.planted.expires(expires));
-            // If the driver woke late, the message's timer has not fired yet.
+            // If the driver woke late, the message's timer has not fired yet; or it is overdue.
             if expires.is_some_and(|expires| expires < self.ctx.now.monotonic) {
-                self.expire(key, EXPIRED);
+                self.expire_at_cost_of_sender(key);
             } else {
                 self.hand_out(client, key);
             }
@@ -222,13 +222,20 @@ impl Router {
         self.fail(key, NackCode::Expired, why.to_owned());
     }
 
+    /// Ends a message whose time to live is over. The sender, which has set that, pays.
+    pub(super) fn expire_at_cost_of_sender(&mut self, key: MessageKey) {
+        let sender = self.mail.message(key).map(|message| message.sent.from);
+        if let Some(sender) = sender {
+            self.at_cost_of(sender, |router| router.expire(key, EXPIRED));
+        }
+    }
+
     /// Handles a message's timer: expires the message, or ends its delay.
     pub(super) fn on_message_timer(&mut self, key: MessageKey) {
         let Some(message) = self.mail.message(key) else { return };
-        let (to, sender) = (message.to, message.sent.from);
+        let to = message.to;
         if message.expires <= self.ctx.now.monotonic {
-            // The sender has set the time to live.
-            self.at_cost_of(sender, |router| router.expire(key, EXPIRED));
+            self.expire_or_wait(key);
         } else {
             self.mail.end_delay(&mut self.ctx, key);
         }

@@ -53,6 +53,7 @@ mod operator_mail;
 #[cfg(any(test, feature = "testing"))]
 pub mod oracle;
 mod outcome;
+mod overdue;
 mod persist;
 mod planted;
 pub mod policy;
@@ -90,6 +91,7 @@ use keys::AgentKey;
 use lifecycle::Lifecycle;
 use mail::Mail;
 use notices::Notices;
+use overdue::Overdue;
 use persist::ACTIONS_PER_INPUT;
 use protocol::{Moment, Now, delivery_id::IdKey, secret::Hash};
 use questions::Questions;
@@ -136,6 +138,7 @@ pub struct Router {
     mail: Mail,
     questions: Questions,
     notices: Notices,
+    overdue: Overdue,
     requests: Requests,
     enforcement: Enforcement,
     lifecycle: Lifecycle,
@@ -153,6 +156,7 @@ impl Router {
             mail: Mail::new(hash_key),
             questions: Questions::default(),
             notices: Notices::default(),
+            overdue: Overdue::default(),
             requests: Requests::default(),
             enforcement: Enforcement::default(),
             lifecycle: Lifecycle::default(),
@@ -284,7 +288,8 @@ impl Router {
     /// left to do.
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
-        let now = self.ctx.journal.has_ready().then_some(self.ctx.now.monotonic);
+        let is_ready = self.ctx.journal.has_ready() || self.overdue.is_ready();
+        let now = is_ready.then_some(self.ctx.now.monotonic);
         now.or_else(|| self.ctx.timers.next())
     }
 
@@ -294,6 +299,7 @@ impl Router {
             self.connections.note_late_wake(now);
         }
         self.continue_persisted(ACTIONS_PER_INPUT, None);
+        self.end_overdue();
         for _ in 0..TIMERS_PER_TICK {
             let Some(timer) = self.ctx.timers.take_due(now) else { break };
             match timer {

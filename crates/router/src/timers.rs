@@ -12,9 +12,9 @@ use protocol::Moment;
 use std::collections::BTreeSet;
 use uuid::Uuid;
 
-/// The most timers that fire at one tick. Frames of all clients are handled in between, fewer than
-/// this number, so that messages cannot come faster than they expire.
-pub(super) const TIMERS_PER_TICK: usize = if cfg!(test) { 4 } else { 2_048 };
+/// The most timers that fire at one tick. Frames of all clients are handled in between, fewer SENDs
+/// at least once than this number, so that these cannot come faster than they expire.
+pub(super) const TIMERS_PER_TICK: usize = if cfg!(test) { 4 } else { 512 };
 
 /// The subject of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -631,6 +631,66 @@ fn all_wait_while_the_backlog_of_the_store_is_full() {
 }
 
 #[test]
+fn sender_whose_mail_ends_at_once_waits_for_the_store_and_nobody_else() {
+    check(expect![[r#"
+        limits backlog_max=32
+        here: ann bob cid
+        bob goes
+        ann>> Bob 10ms: 1
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        ann>> Bob 10ms: 2
+            ann < ACK {"ack_id":"a2","away":true,"durability":"disk","state":"accepted"}
+        ann>> Bob 10ms: 3
+            ann < ACK {"ack_id":"a3","away":true,"durability":"disk","state":"accepted"}
+        ann>> Bob 10ms: 4
+            ann < ACK {"ack_id":"a4","away":true,"durability":"disk","state":"accepted"}
+        ann>> Bob 10ms: 5
+            ann < ACK {"ack_id":"a5","away":true,"durability":"disk","state":"accepted"}
+        ann>> Bob 10ms: 6
+            ann < ACK {"ack_id":"a6","away":true,"durability":"disk","state":"accepted"}
+        ann>> Bob 10ms: 7
+            ann < ACK {"ack_id":"a7","away":true,"durability":"disk","state":"accepted"}
+        ann>> Bob 10ms: 8
+            ann < ACK {"ack_id":"a8","away":true,"durability":"disk","state":"accepted"}
+        ann>> Bob 10ms: 9
+            ann < ACK {"ack_id":"a9","away":true,"durability":"disk","state":"accepted"}
+        ann>> Bob 10ms: 10
+            ann < ACK {"ack_id":"a10","away":true,"durability":"disk","state":"accepted"}
+        ann>> Bob 10ms: 11
+            ann < ACK {"ack_id":"a11","away":true,"durability":"disk","state":"accepted"}
+        ann>> Bob 10ms: 12
+            ann < ACK {"ack_id":"a12","away":true,"durability":"disk","state":"accepted"}
+        disk holds
+        wait 11
+        cid>> Cid: is handled
+        cid> Ann: at most once
+        disk keeps 5
+            ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+            ann < NACK {"ack_id":"a2","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+        wait 0
+        disk keeps
+            ann < NACK {"ack_id":"a3","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+            ann < NACK {"ack_id":"a4","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+            ann < NACK {"ack_id":"a5","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+            cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
+            cid < DELIVER d1 Cid -> Cid seq 1 requires_ack true {"body":"is handled"}
+            ann waits
+            ann goes on
+            ann < DELIVER d2 Cid -> Ann seq 1 {"body":"at most once"}
+        wait 0
+            ann < NACK {"ack_id":"a6","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+            ann < NACK {"ack_id":"a7","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+            ann < NACK {"ack_id":"a8","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+            ann < NACK {"ack_id":"a9","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+            ann < NACK {"ack_id":"a10","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+            ann < NACK {"ack_id":"a11","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+            ann < NACK {"ack_id":"a12","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+    "#]]);
+}
+
+#[test]
 fn names_of_one_process_leave_room_for_others() {
     check(expect![[r#"
         limits names_max=16
