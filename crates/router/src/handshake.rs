@@ -333,6 +333,16 @@ impl Router {
         self.join_beside(id, agent, Proof::Companion, Some(key))
     }
 
+    /// Closes the companions of an agent that were admitted before the daemon knew their key, and
+    /// show another one: they would count in the agent's shares.
+    fn dismiss_companions(&mut self, agent: AgentKey) {
+        let stated = self.directory[agent].companion_key;
+        let why = "the agent is back, and stated another key for its companions, or none";
+        for id in self.connections.companions_of(agent, |key| !stated.is(key)) {
+            self.violated(id, Violation::new(ErrorCode::Unauthorized, why));
+        }
+    }
+
     /// Whether an agent is here and stated this companion key in its HELLO.
     pub(super) fn has_companion(&self, agent: AgentKey, key: &Hash) -> bool {
         let agent = self.directory.get(agent).filter(|agent| agent.client.is_some());
@@ -381,7 +391,11 @@ impl Router {
                 self.add_agent(name.clone(), origin)
             }
         };
+        let is_back = matches!(self.directory[agent].companion_key, CompanionKey::Unknown);
         self.directory.arrive(&mut self.ctx, agent, (id, process), name, companion_key);
+        if is_back && known.is_some() {
+            self.dismiss_companions(agent);
+        }
         let (session, next_token) = match proof {
             Proof::Guest => self.draw_session(),
             _ => {

@@ -20,6 +20,7 @@ use protocol::{
     code::{NackCode, Violation},
     envelope::{Header, Kind},
     payload::{Ack, Nack},
+    secret::Hash,
 };
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -76,6 +77,22 @@ impl Connections {
     /// Returns the number of members of a process.
     pub(crate) fn members_of(&self, process: PeerProcess) -> usize {
         self.members.of(&process)
+    }
+
+    /// Returns the companions of an agent whose keys match.
+    pub(crate) fn companions_of(
+        &self,
+        agent: AgentKey,
+        matches: impl Fn(&Hash) -> bool,
+    ) -> Vec<ClientId> {
+        let of_agent = self.clients.iter().filter(|(_, client)| client.agent == Some(agent));
+        let found = of_agent.filter(|(id, _)| {
+            let membership = self.membership(**id).filter(|membership| membership.is_beside());
+            membership.and_then(|own| own.companion_key.as_ref()).is_some_and(&matches)
+        });
+        let mut found: Vec<_> = found.map(|(id, _)| *id).collect();
+        found.sort_unstable();
+        found
     }
 
     /// Returns the process at the other end of a connection, if the system tells it.

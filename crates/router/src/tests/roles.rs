@@ -335,6 +335,8 @@ fn notices_of_an_agent_do_not_go_to_its_companion() {
         com joins {"agent":"Ann","mode":"companion","companion_key":"x"}
             com < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
         ann joins {"session":{"resume_token":"ann:1"},"companion_key":"k"}
+            com < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"the agent is back, and stated another key for its companions, or none"}
+            com close Fault(Unauthorized)
             ann < WELCOME {"agent":"Ann","session_id":"s2"}
             ann < PING {}
         ann pongs

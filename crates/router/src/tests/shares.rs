@@ -691,6 +691,32 @@ fn sender_whose_mail_ends_at_once_waits_for_the_store_and_nobody_else() {
 }
 
 #[test]
+fn companions_of_another_key_leave_when_their_agent_is_back() {
+    check(expect![[r#"
+        ann joins {"companion_key":"right"}
+            ann < WELCOME {"agent":"Ann"}
+        crash
+        cal joins {"mode":"companion","agent":"Ann","companion_key":"wrong"}
+            cal < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        cam joins {"mode":"companion","agent":"Ann","companion_key":"right"}
+            cam < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        ann joins {"companion_key":"right"}
+            cal < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"the agent is back, and stated another key for its companions, or none"}
+            cal close Fault(Unauthorized)
+            ann < WELCOME {"agent":"Ann"}
+        cam> Ann: is still here
+            ann < DELIVER d1 Ann -> Ann seq 1 {"body":"is still here"}
+        crash
+        cal joins {"mode":"companion","agent":"Ann","companion_key":"right"}
+            cal < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false},"session_id":"s2"}
+        ann joins {}
+            cal < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"the agent is back, and stated another key for its companions, or none"}
+            cal close Fault(Unauthorized)
+            ann < WELCOME {"agent":"Ann"}
+    "#]]);
+}
+
+#[test]
 fn names_of_one_process_leave_room_for_others() {
     check(expect![[r#"
         limits names_max=16
