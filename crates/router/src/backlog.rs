@@ -8,6 +8,9 @@ use super::keys::AgentKey;
 use protocol::record::Change;
 use std::{collections::VecDeque, mem};
 
+/// Bytes of content whose writing costs as much as another change.
+const BYTES_PER_CHANGE: usize = 4_096;
+
 /// Subscriptions of a session whose record costs as much as another change.
 const SUBSCRIPTIONS_PER_CHANGE: usize = 16;
 
@@ -54,11 +57,17 @@ impl Backlog {
 pub(super) fn cost_of(change: &Change) -> usize {
     match change {
         Change::Accepted(accepted) | Change::AcceptedAgain(accepted) => {
-            1 + accepted.deliveries.len()
+            1 + accepted.deliveries.len() + of_bytes(accepted.message.shared.len())
         }
+        Change::Answer(answer) => 1 + of_bytes(answer.message.shared.len()),
+        Change::Notice(notice) => 1 + of_bytes(notice.frame.len()),
         Change::Session(session) => 1 + session.subscriptions.len() / SUBSCRIPTIONS_PER_CHANGE,
         _ => 1,
     }
+}
+
+const fn of_bytes(bytes: usize) -> usize {
+    bytes / BYTES_PER_CHANGE
 }
 
 #[cfg(test)]

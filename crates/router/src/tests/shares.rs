@@ -691,6 +691,30 @@ fn sender_whose_mail_ends_at_once_waits_for_the_store_and_nobody_else() {
 }
 
 #[test]
+fn sender_of_long_messages_waits_for_the_store_and_nobody_else() {
+    check(expect![[r#"
+        limits backlog_max=32
+        here: ann bob cid
+        disk holds
+        ann>> Bob: x*30000
+        ann>> Bob: y*30000
+        ann>> Bob: handled later
+            ann waits
+        cid>> Bob: is handled
+        disk keeps
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"x*30000"}
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"y*30000"}
+            cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Cid -> Bob seq 1 requires_ack true {"body":"is handled"}
+            ann goes on
+            ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
+            bob < DELIVER d4 Ann -> Bob seq 3 requires_ack true {"body":"handled later"}
+    "#]]);
+}
+
+#[test]
 fn companions_of_another_key_leave_when_their_agent_is_back() {
     check(expect![[r#"
         ann joins {"companion_key":"right"}
