@@ -7,9 +7,11 @@ use super::{
     table::{self, Column},
 };
 use platform::tty::{self, Standard};
+use protocol::text::is_hidden;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::{
+    borrow::Cow,
     env,
     fmt::{self, Display},
     io::{self, Write},
@@ -193,7 +195,27 @@ pub(super) fn with_schema(schema: &str, object: &str) -> String {
     let comma = if members.starts_with('}') { "" } else { "," };
     // In JSON, line breaks can only be between members: inside a string they are escaped.
     let members = members.replace(['\n', '\r'], " ");
+    let members = escaped_json(&members);
     format!("{{\"schema\":\"agent-relay.{schema}/1\"{comma}{members}")
+}
+
+/// Escapes the characters of JSON on one line that could control a terminal. They can only be in
+/// its strings, which stay the same for programs.
+fn escaped_json(json: &str) -> Cow<'_, str> {
+    if !json.contains(is_hidden) {
+        return json.into();
+    }
+    let mut shown = String::with_capacity(json.len());
+    for character in json.chars() {
+        if is_hidden(character) {
+            let mut units = [0; 2];
+            let units = character.encode_utf16(&mut units).iter();
+            shown.extend(units.map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            shown.push(character);
+        }
+    }
+    shown.into()
 }
 
 /// Returns a JSON value on one line.
@@ -255,6 +277,16 @@ mod tests {
     fn schema_is_the_first_member_and_all_is_on_one_line() {
         assert_eq!(with_schema("x", "{}"), r#"{"schema":"agent-relay.x/1"}"#);
         assert_eq!(with_schema("x", "{ \"a\":\n1 }"), r#"{"schema":"agent-relay.x/1","a": 1 }"#);
+    }
+
+    #[test]
+    fn json_lines_have_no_hidden_characters_and_the_same_texts() {
+        let text = "\u{1b}[2J \u{7f}\u{9b}31m \u{202e}\u{e0041} \u{e4}\u{1f600}";
+        let json = with_schema("x", &serde_json::json!({ "a": text }).to_string());
+        let texts = "\\u001b[2J \\u007f\\u009b31m \\u202e\\udb40\\udc41 \u{e4}\u{1f600}";
+        assert_eq!(json, format!("{{\"schema\":\"agent-relay.x/1\",\"a\":\"{texts}\"}}"));
+        let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(read["a"], text);
     }
 
     #[test]
