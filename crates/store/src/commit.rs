@@ -30,7 +30,7 @@ use protocol::{
 };
 use recovery::{error_sentence, set_aside};
 use rusqlite::Connection;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The most changes in a transaction. With more, commits would not become cheaper, and the first
 /// change would wait longer.
@@ -90,7 +90,9 @@ pub(super) struct Committer {
 #[derive(Debug)]
 struct Failing {
     why: String,
+    /// The time between two attempts, and the moment of the next one.
     retry_ms: u64,
+    retry_at: Instant,
     /// The reason why the file is unusable, if it is damaged.
     damaged: Option<String>,
 }
@@ -201,6 +203,10 @@ impl Committer {
     /// a working store.
     fn next(&mut self, jobs: &Receiver<Job>, report: Reporter<'_>) -> Option<Job> {
         loop {
+            // Queries that never pause do not put this off.
+            if self.failing.as_ref().is_some_and(|failing| failing.wait().is_zero()) {
+                self.use_idle_time(report);
+            }
             self.begin_slice(report);
             select! {
                 recv(jobs) -> job => {
@@ -217,7 +223,8 @@ impl Committer {
     }
 
     fn use_idle_time(&mut self, report: Reporter<'_>) {
-        if self.failing.is_some() {
+        if let Some(failing) = &mut self.failing {
+            failing.put_off();
             // `recover` reports a failure itself.
             let _ = self.recover(report);
             return;
@@ -232,7 +239,7 @@ impl Committer {
     /// The time to wait for a job before other work is done.
     fn wait_max(&self) -> Duration {
         match &self.failing {
-            Some(failing) => Duration::from_millis(failing.retry_ms),
+            Some(failing) => failing.wait(),
             None if self.queries.is_waiting() => Duration::ZERO,
             None if !self.has_work() => LOOK_EVERY,
             None if self.idle => Duration::ZERO,
@@ -436,6 +443,18 @@ impl Committer {
     }
 }
 
+impl Failing {
+    /// The time until the next attempt.
+    fn wait(&self) -> Duration {
+        self.retry_at.saturating_duration_since(Instant::now())
+    }
+
+    /// Sets the moment of the next attempt.
+    fn put_off(&mut self) {
+        self.retry_at = Instant::now() + Duration::from_millis(self.retry_ms);
+    }
+}
+
 impl Group {
     fn add(&mut self, changes: Vec<Change>) {
         for change in &changes {
@@ -545,10 +564,11 @@ mod inspect {
             self.pending.streams()
         }
 
-        /// Tries to recover, which has to fail. Returns the wait before the next attempt.
-        pub(crate) fn fail_to_recover(&mut self) -> Duration {
+        /// Tries to recover, which has to fail. Returns the time between this attempt and the next
+        /// in milliseconds.
+        pub(crate) fn fail_to_recover(&mut self) -> u64 {
             assert!(self.recover(&mut drop).is_err());
-            self.wait_max()
+            self.failing.as_ref().unwrap().retry_ms
         }
 
         /// Sweeps until no work is left.

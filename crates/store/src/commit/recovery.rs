@@ -12,7 +12,7 @@ use crate::{
     schema::{self, Prepared},
 };
 use rusqlite::Connection;
-use std::{io, path::Path};
+use std::{io, path::Path, time::Instant};
 
 /// The number of refusals of the directory after which another process has it for good. Some
 /// processes only try to get it. The waits between them become longer, some seconds together.
@@ -108,11 +108,14 @@ impl Committer {
         match &mut self.failing {
             Some(failing) => {
                 failing.retry_ms = (failing.retry_ms * 2).min(RETRY_MS[1]);
+                failing.put_off();
                 failing.why.clone_from(&why);
                 failing.damaged = damaged.or_else(|| failing.damaged.take());
             }
             None => {
-                self.failing = Some(Failing { why: why.clone(), retry_ms: RETRY_MS[0], damaged });
+                let (retry_ms, retry_at) = (RETRY_MS[0], Instant::now());
+                let failing = Failing { why: why.clone(), retry_ms, retry_at, damaged };
+                self.failing.insert(failing).put_off();
                 report(Report::Health(Err(why.clone())));
             }
         }

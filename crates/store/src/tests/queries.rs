@@ -19,7 +19,11 @@ use protocol::{
     record::{Change, DeliveryRow, Ending, Filter, Query},
 };
 use rusqlite::{Connection, params_from_iter, types::Value};
-use std::{fs, io, sync::LazyLock, time::Duration};
+use std::{
+    fs, io,
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
 
 /// The query for all deliveries.
 pub(super) fn all() -> Query {
@@ -65,6 +69,9 @@ impl Gate {
         cancel
     }
 }
+
+/// The longest wait for what happens in the background.
+const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// The reason why a test fails on Windows, where it has to be skipped.
 const NO_READER: &str = "the system allows no second connection, so a stuck query would stop the \
@@ -138,6 +145,28 @@ fn failing_disk_is_opened_again_only_without_a_reader() {
     assert_eq!(live.next(), Report::Health(Ok(())));
     assert_eq!(live.write(vec![message(&mut world, "accepted")]).0, Report::Persisted(1));
     assert_eq!(rows_of(&live, all()).len(), 1);
+    live.end();
+}
+
+#[test]
+fn queries_that_never_pause_do_not_put_off_the_recovery() {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let live = RunningStore::start(folder.open().store);
+    live.faults.set(Some((FaultPoint::Commit, broken)));
+    let (report, _) = live.write(vec![message(&mut world, "refused")]);
+    assert!(matches!(report, Report::Refused { count: 1, .. }), "{report:?}");
+    live.faults.set(None);
+    let begun = Instant::now();
+    // The store always has a query that it has not looked at.
+    (0..2).for_each(|_| live.ask(1, all()));
+    loop {
+        live.ask(1, all());
+        if live.next() == Report::Health(Ok(())) {
+            break;
+        }
+        assert!(begun.elapsed() < WATCHDOG, "the store was not tried again");
+    }
     live.end();
 }
 
