@@ -29,6 +29,7 @@ mod settings;
 pub(crate) mod stopped;
 mod store_thread;
 mod turns;
+mod vital;
 
 pub(crate) use error::DaemonError;
 pub(crate) use instance_lock::{locks_directory, remove_endpoint_lock};
@@ -95,7 +96,25 @@ pub(crate) fn run(
     let lock = InstanceLock::acquire(&settings)?;
     let policy = policy_thread::load_to_apply(&settings.home)?;
     let opened = open_store(&settings, &lock, progressed)?;
-    run_with(settings, lock, policy, opened, store_thread::run, ready)
+    run_with(settings, lock, policy, opened, Runs::default(), ready)
+}
+
+/// What vital threads do.
+#[derive(Clone, Copy)]
+struct Runs {
+    store: store_thread::Run,
+    acceptor: acceptor::Run,
+    starter: readers::Run,
+}
+
+impl Default for Runs {
+    fn default() -> Self {
+        Self {
+            store: store_thread::run,
+            acceptor: acceptor::accept,
+            starter: readers::start_readers,
+        }
+    }
 }
 
 fn run_with(
@@ -103,7 +122,7 @@ fn run_with(
     mut lock: InstanceLock,
     policy: Option<Policy>,
     opened: Opened,
-    run_store: store_thread::Run,
+    runs: Runs,
     ready: impl FnOnce(&Endpoint),
 ) -> Result<(), DaemonError> {
     let operator_key = operator_key::read_or_make(&lock.home, &settings.owner)?;
@@ -130,9 +149,9 @@ fn run_with(
         router_ended,
     };
     let (reloader, policy_thread) =
-        policy_thread::start(Arc::clone(&lock.home_lock), policy.is_some(), inbox.clone())?;
+        policy_thread::start(Arc::clone(&lock.home_lock), policy.is_some(), &inbox)?;
     let signals = handle_signals(inbox.clone(), reloader.clone())?;
-    let (store, store_thread) = store_thread::start(opened.store, run_store, inbox.clone())?;
+    let (store, store_thread) = store_thread::start(opened.store, runs.store, &inbox)?;
     let about = describe(&lock, settings.ends_with_starter, opened.remarks);
     let start = Start {
         limits: settings.limits,
@@ -150,8 +169,9 @@ fn run_with(
         drop(ended);
         routing.finish()
     })?;
-    let starter = Starter::start(waiting_max, context.clone())?;
-    let acceptor = Acceptor::start(listener, starter.arriving.clone())?;
+    let starter = Starter::start(waiting_max, &context, runs.starter)?;
+    let arriving = starter.arriving.clone();
+    let acceptor = Acceptor::start(listener, arriving, runs.acceptor, &context.inbox)?;
     tracing::info!("listening at {}", lock.endpoint);
     ready(&lock.endpoint);
     let keeper = Keeper {
@@ -159,21 +179,22 @@ fn run_with(
         operator_key: &operator_key,
         reloader: &reloader,
         arriving: &starter.arriving,
+        run_acceptor: runs.acceptor,
         context: &context,
     };
     keeper.supervise(acceptor).stop();
     let readers = starter.stop();
     // The policy thread ends when the last reloader is dropped.
     drop((signals, reloader));
-    let reason = router.join().map_err(|_| DaemonError::Panicked("router"))?;
-    if reason == Some(stopped::ON_PURPOSE) {
+    let ended = router.join().map_err(|_| DaemonError::Panicked("router"))?;
+    if matches!(ended, Ok(Some(stopped::ON_PURPOSE))) {
         lock.mark_as_stopped();
     }
     store_thread.join().map_err(|_| DaemonError::Panicked("store"))?;
     policy_thread.join().map_err(|_| DaemonError::Panicked("policy"))?;
     readers.join();
     tracing::info!("stopped");
-    match reason {
+    match ended? {
         Some(stopped::OUSTED) => Err(DaemonError::home_in_use(&lock.home)),
         _ => Ok(()),
     }
@@ -286,6 +307,7 @@ struct Keeper<'a> {
     operator_key: &'a Secret,
     reloader: &'a PolicyReloader,
     arriving: &'a Arriving,
+    run_acceptor: acceptor::Run,
     context: &'a ReaderContext,
 }
 
@@ -403,7 +425,8 @@ impl Keeper<'_> {
     fn listen_again(&self) -> io::Result<Acceptor> {
         let listener = Listener::bind_for(&self.lock.endpoint, &self.context.owner)?;
         self.lock.write_endpoint_file()?;
-        Acceptor::start(listener, self.arriving.clone())
+        let arriving = self.arriving.clone();
+        Acceptor::start(listener, arriving, self.run_acceptor, &self.context.inbox)
     }
 }
 
@@ -417,9 +440,12 @@ mod tests {
         io::{Read, Write},
     };
 
-    #[test]
-    fn panic_of_the_store_ends_the_daemon() {
-        let home = env::temp_dir().join(format!("ar-panic-{}", process::id()));
+    /// The longest wait for a daemon's end.
+    const WATCHDOG: Duration = Duration::from_secs(60);
+
+    /// Runs a daemon with these threads, and sends it a HELLO. Returns how it ends.
+    fn end_of_daemon(name: &str, runs: Runs) -> Result<(), DaemonError> {
+        let home = env::temp_dir().join(format!("ar-panic-{name}-{}", process::id()));
         paths::make_private_dir(&home).unwrap();
         let settings = Settings {
             endpoint: Some(Endpoint::inside(&home, "relay").unwrap()),
@@ -432,19 +458,40 @@ mod tests {
         };
         let lock = InstanceLock::acquire(&settings).unwrap();
         let opened = open_store(&settings, &lock, &mut || {}).unwrap();
-        let panicking: store_thread::Run = |_, jobs, _| panic!("on purpose, at {:?}", jobs.recv());
         let (ready, is_ready) = bounded(1);
+        let (ended, end) = bounded(1);
         let daemon = thread::spawn(move || {
-            run_with(settings, lock, None, opened, panicking, |at| ready.send(at.clone()).unwrap())
+            let ready = |at: &Endpoint| ready.send(at.clone()).unwrap();
+            ended.send(run_with(settings, lock, None, opened, runs, ready)).unwrap();
         });
         let client = Stream::connect(&is_ready.recv().unwrap()).unwrap();
         let (json, mut hello) =
             (r#"{"v":1,"type":"HELLO","id":"h","ts":1,"payload":{"agent":"Ann"}}"#, Vec::new());
         frame::append(&mut hello, |frame| frame.extend_from_slice(json.as_bytes()));
-        (&client).write_all(&hello).unwrap();
-        let ended = daemon.join().unwrap();
-        assert!(matches!(ended, Err(DaemonError::Panicked("store"))), "{ended:?}");
-        (&client).read_to_end(&mut Vec::new()).expect("the connection ends");
+        // A thread that panics may have closed the connection already.
+        let _ = (&client).write_all(&hello);
+        let ended = end.recv_timeout(WATCHDOG).expect("the daemon ends");
+        daemon.join().unwrap();
+        drop((&client).read_to_end(&mut Vec::new()));
         fs::remove_dir_all(home).unwrap();
+        ended
+    }
+
+    #[test]
+    fn panic_of_a_vital_thread_ends_the_daemon() {
+        let acceptor: acceptor::Run =
+            |listener, _, _| panic!("on purpose, at {:?}", listener.accept());
+        let starter: readers::Run = |_, woken, _, _| panic!("on purpose, at {:?}", woken.recv());
+        let store: store_thread::Run = |_, jobs, _| panic!("on purpose, at {:?}", jobs.recv());
+        let cases = [
+            ("acceptor", Runs { acceptor, ..Runs::default() }),
+            ("starter", Runs { starter, ..Runs::default() }),
+            ("store", Runs { store, ..Runs::default() }),
+        ];
+        // One daemon at a time listens for the signals of this process.
+        for (name, runs) in cases {
+            let ended = end_of_daemon(name, runs);
+            assert!(matches!(ended, Err(DaemonError::Panicked(it)) if it == name), "{ended:?}");
+        }
     }
 }

@@ -1,13 +1,13 @@
 //! The acceptor: accepts connections, and hands them to the starter of their readers.
 
-use super::readers::{Arriving, Pause};
+use super::{
+    Inbox,
+    readers::{Arriving, Pause},
+    vital,
+};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use platform::transport::Listener;
-use std::{
-    io,
-    sync::Arc,
-    thread::{self, JoinHandle},
-};
+use std::{io, sync::Arc, thread::JoinHandle};
 
 /// A listener and the thread that accepts on it.
 #[derive(Debug)]
@@ -17,14 +17,21 @@ pub(super) struct Acceptor {
     thread: JoinHandle<()>,
 }
 
+/// What an acceptor does until it is to stop.
+pub(super) type Run = fn(&Listener, &Receiver<()>, &Arriving);
+
 impl Acceptor {
-    pub(super) fn start(listener: Listener, arriving: Arriving) -> io::Result<Self> {
+    pub(super) fn start(
+        listener: Listener,
+        arriving: Arriving,
+        run: Run,
+        inbox: &Inbox,
+    ) -> io::Result<Self> {
         let listener = Arc::new(listener);
         let (stop, stopped) = bounded(0);
         let accepting = Arc::clone(&listener);
-        let thread = thread::Builder::new()
-            .name("acceptor".into())
-            .spawn(move || accept(&accepting, &stopped, &arriving))?;
+        let thread =
+            vital::spawn("acceptor", inbox, move |_| run(&accepting, &stopped, &arriving))?;
         Ok(Self { listener, stop, thread })
     }
 
@@ -38,7 +45,8 @@ impl Acceptor {
     }
 }
 
-fn accept(listener: &Listener, stopped: &Receiver<()>, arriving: &Arriving) {
+/// Accepts connections until it is to stop.
+pub(super) fn accept(listener: &Listener, stopped: &Receiver<()>, arriving: &Arriving) {
     let mut pause = Pause::new();
     loop {
         match listener.accept() {

@@ -28,8 +28,8 @@ pub(super) enum Event {
     Hour,
     /// The store has a report.
     Stored(store::Report),
-    /// The store's thread panicked.
-    StoreDied,
+    /// The vital thread with this name panicked.
+    Panicked(&'static str),
     /// The policy file was read again for these clients, or cannot be read for this reason.
     PolicyRead(Vec<ClientId>, Result<Arc<Policy>, String>),
     /// The daemon is to stop, for this reason.

@@ -1,7 +1,7 @@
 //! The thread that reads policy.toml again on request.
 
 use super::{
-    Inbox, error::DaemonError, event::Event, instance_lock::HomeLock, mark::POLICY_IN_FORCE,
+    Inbox, error::DaemonError, event::Event, instance_lock::HomeLock, mark::POLICY_IN_FORCE, vital,
 };
 use crate::config::policy;
 use client::home::{LOCK_FILE, is_absent};
@@ -16,7 +16,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread::{self, JoinHandle},
+    thread::JoinHandle,
 };
 
 /// A handle that requests the file to be read. The thread ends when the last handle is dropped.
@@ -35,15 +35,15 @@ type WaitingClients = Arc<Mutex<Vec<ClientId>>>;
 pub(super) fn start(
     home: Arc<HomeLock>,
     in_force: bool,
-    inbox: Inbox,
+    inbox: &Inbox,
 ) -> io::Result<(PolicyReloader, JoinHandle<()>)> {
     let (wake, wakes) = bounded(1);
     let (waiting, in_force) = (WaitingClients::default(), Arc::new(AtomicBool::new(in_force)));
     let reloader = PolicyReloader { wake, waiting, in_force };
     let (waiting, in_force) = (Arc::clone(&reloader.waiting), Arc::clone(&reloader.in_force));
-    let thread = thread::Builder::new()
-        .name("policy".into())
-        .spawn(move || run(&home, &wakes, &waiting, &in_force, &inbox))?;
+    let thread = vital::spawn("policy", inbox, move |inbox| {
+        run(&home, &wakes, &waiting, &in_force, inbox);
+    })?;
     Ok((reloader, thread))
 }
 

@@ -3,6 +3,7 @@
 use super::{
     client_threads::{self, ReaderContext},
     turns::Turns,
+    vital,
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, Select, Sender, bounded, tick};
 use parking_lot::Mutex;
@@ -11,7 +12,7 @@ use router::ClientId;
 use std::{
     io,
     sync::Arc,
-    thread::{self, JoinHandle},
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -100,15 +101,21 @@ impl Arriving {
     }
 }
 
+/// What the starter does until it is to stop. It is given the connections that arrive, what wakes
+/// and stops it, and what the readers share.
+pub(super) type Run =
+    fn(&Mutex<Turns<Stream>>, &Receiver<()>, &Receiver<()>, &ReaderContext) -> Readers;
+
 impl Starter {
     /// Starts the thread. `most` connections may wait for their readers.
-    pub(super) fn start(most: usize, context: ReaderContext) -> io::Result<Self> {
+    pub(super) fn start(most: usize, context: &ReaderContext, run: Run) -> io::Result<Self> {
         let turns = Arc::new(Mutex::new(Turns::new(most)));
         let ((wake, woken), (stop, stopped)) = (bounded(1), bounded(0));
         let arriving = Arriving { turns: Arc::clone(&turns), wake };
-        let thread = thread::Builder::new()
-            .name("starter".into())
-            .spawn(move || start_readers(&turns, &woken, &stopped, &context))?;
+        let readers = context.clone();
+        let thread = vital::spawn("starter", &context.inbox, move |_| {
+            run(&turns, &woken, &stopped, &readers)
+        })?;
         Ok(Self { arriving, stop, thread })
     }
 
@@ -122,7 +129,8 @@ impl Starter {
     }
 }
 
-fn start_readers(
+/// Starts readers until it is to stop.
+pub(super) fn start_readers(
     turns: &Mutex<Turns<Stream>>,
     woken: &Receiver<()>,
     stopped: &Receiver<()>,

@@ -1,7 +1,7 @@
 //! The router with its clients: hands it what comes, and carries out its outputs without waiting.
 
 use super::{
-    client_table::ClientTable, entry::Entry, event::Event, inbox::Handler,
+    client_table::ClientTable, entry::Entry, error::DaemonError, event::Event, inbox::Handler,
     policy_thread::PolicyReloader, stopped, store_thread::StoreHandle,
 };
 use client::link::BufferedBytes;
@@ -36,6 +36,8 @@ pub(super) struct Routing {
     outputs: Vec<Output>,
     /// Whether the router has stopped.
     stopped: bool,
+    /// The vital thread that panicked, if one did.
+    panicked: Option<&'static str>,
     clock: DaemonClock,
     about: Process<'static>,
     /// The last warning of damage that a query found.
@@ -72,6 +74,7 @@ impl Routing {
             reloader,
             outputs: Vec::new(),
             stopped: false,
+            panicked: None,
             clock: DaemonClock::continuing(start.image.clock),
             about: start.about,
             damage: None,
@@ -93,13 +96,16 @@ impl Routing {
 
     /// Hands the last changes over to the store, which may have to wait for the disk. Returns the
     /// reason of the stop, if the router was told to stop.
-    pub(super) fn finish(self) -> Option<&'static str> {
+    ///
+    /// # Errors
+    /// If a vital thread panicked.
+    pub(super) fn finish(self) -> Result<Option<&'static str>, DaemonError> {
         let reason = self.router.stop_reason();
         let (jobs, last) = self.store.into_last_job(Clock(self.clock.now()));
         if jobs.send(last).is_err() {
             tracing::error!("the store ended before the last changes reached it");
         }
-        reason
+        self.panicked.map_or(Ok(reason), |thread| Err(DaemonError::Panicked(thread)))
     }
 
     fn handle_event(&mut self, now: Now, event: Event) {
@@ -133,7 +139,7 @@ impl Routing {
             Event::Hour => self.store.tell_time(Clock(now)),
             Event::Stored(report) => self.stored(now, report),
             Event::PolicyRead(clients, read) => self.policy_read(now, &clients, read),
-            Event::StoreDied => self.stopped = true,
+            Event::Panicked(thread) => self.panicked = Some(thread),
             Event::Stop(reason) => self.handle(now, Input::Stop(reason)),
         }
     }
@@ -332,7 +338,7 @@ impl Handler for Routing {
     }
 
     fn has_ended(&self) -> bool {
-        self.stopped
+        self.stopped || self.panicked.is_some()
     }
 
     /// Hangs up on a client that connects while the daemon ends. What the store could not put into

@@ -7,14 +7,11 @@ use super::{
     Inbox,
     event::Event,
     turns::{Pid, Turns},
+    vital,
 };
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use protocol::record::{Change, Clock, Query};
-use std::{
-    collections::BTreeMap,
-    io, mem,
-    thread::{self, JoinHandle},
-};
+use std::{collections::BTreeMap, io, mem, thread::JoinHandle};
 use store::{Cancel, Job, Store};
 
 /// The number of jobs that wait for the store.
@@ -48,13 +45,10 @@ pub(super) type Run = fn(Store, &Receiver<Job>, &Inbox);
 pub(super) fn start(
     store: Store,
     run: Run,
-    inbox: Inbox,
+    inbox: &Inbox,
 ) -> io::Result<(StoreHandle, JoinHandle<()>)> {
     let (jobs, waiting) = bounded(JOBS_MAX);
-    let thread = thread::Builder::new().name("store".into()).spawn(move || {
-        let guard = PanicGuard(inbox);
-        run(store, &waiting, &guard.0);
-    })?;
+    let thread = vital::spawn("store", inbox, move |inbox| run(store, &waiting, inbox))?;
     Ok((StoreHandle::new(jobs), thread))
 }
 
@@ -62,17 +56,6 @@ pub(super) fn start(
 pub(super) fn run(store: Store, jobs: &Receiver<Job>, inbox: &Inbox) {
     // Posting fails only once the router has ended. The last jobs are still done.
     store.run(jobs, |report| drop(inbox.post(Event::Stored(report))));
-}
-
-/// Reports a panic of the store's thread.
-struct PanicGuard(Inbox);
-
-impl Drop for PanicGuard {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            drop(self.0.post(Event::StoreDied));
-        }
-    }
 }
 
 impl StoreHandle {
