@@ -1,7 +1,7 @@
 //! The clients, as routing has them: their handles, and the frames that wait.
 
 use super::{client_handle::ClientHandle, entry::Entry, turns::Pid};
-use client::link::SpareBuffers;
+use client::link::{Lane, SpareBuffers};
 use router::{ClientId, Frame, schedule::Schedule};
 use rustc_hash::FxHashMap;
 
@@ -106,6 +106,12 @@ impl ClientTable {
         }
         client.mark_dirty(id, &mut self.dirty);
         true
+    }
+
+    /// Whether the system has taken all that was written to a client.
+    pub(super) fn is_written(&self, id: ClientId) -> bool {
+        let lane = self.handles.get(&id).and_then(|client| client.lane.as_ref());
+        lane.is_none_or(Lane::is_written)
     }
 
     /// Takes a client whose lane is to be flushed.

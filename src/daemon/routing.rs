@@ -121,7 +121,14 @@ impl Routing {
             Event::Violated(id, violation) => {
                 self.clients.schedule.push(id, Entry::Violated(violation));
             }
-            Event::Evicted(id, violation) => self.handle(now, Input::Violated(id, violation)),
+            Event::Evicted(id, violation) => {
+                let is_stuck = !self.clients.is_written(id);
+                self.handle(now, Input::Violated(id, violation));
+                // It holds memory until it ends. What reads nothing would not read an ERROR.
+                if is_stuck {
+                    self.clients.hang_up(id);
+                }
+            }
             Event::Written(id, buffer) => {
                 let bytes = buffer.len();
                 if self.clients.written(id, buffer) {

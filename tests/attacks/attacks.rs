@@ -2,7 +2,7 @@
 
 use super::site::{Site, Stage};
 use agent_relay::cli::bench::route::End;
-use platform::transport::Stream;
+use platform::transport::{Stream, Written};
 use protocol::{
     frame,
     payload::{Auth, Capabilities, Hello},
@@ -10,7 +10,10 @@ use protocol::{
 use serde_json::{Value, json};
 use std::{
     io::{self, Write},
+    iter,
     sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::Duration,
 };
 use testkit::sandbox::Daemon;
 
@@ -44,7 +47,7 @@ const PLAIN: Attack = Attack {
 };
 
 /// All attacks.
-pub(super) const ATTACKS: [Attack; 16] = [
+pub(super) const ATTACKS: [Attack; 18] = [
     Attack {
         name: "topic floods, 25,600 patterns",
         prepare: subscribe_to_patterns,
@@ -148,6 +151,18 @@ pub(super) const ATTACKS: [Attack; 16] = [
         name: "connections that begin a frame",
         prepare: begin_frames,
         join: |site, stage| connect_and_join(site, stage, &[0, 1, 0, 0, b'{']),
+        reconnects: true,
+        ..PLAIN
+    },
+    Attack {
+        name: "1,200 half-read frames of 59 KB",
+        prepare: begin_frames_of_agents,
+        reconnects: true,
+        ..PLAIN
+    },
+    Attack {
+        name: "500 unread mailboxes, long frames",
+        join: |site, stage| send_long_frames_unread(site, stage),
         reconnects: true,
         ..PLAIN
     },
@@ -273,6 +288,50 @@ fn begin_frames(site: &Site, stage: Stage) -> io::Result<Vec<End>> {
         Ok(end)
     };
     (0..stage.part(250)).map(begin).collect()
+}
+
+/// Joins agents that write most of a large frame, and nothing more.
+fn begin_frames_of_agents(site: &Site, stage: Stage) -> io::Result<Vec<End>> {
+    let begin = |number| {
+        let end = End::join(&site.daemon, &format!("half-{number}"), 64)?;
+        // The daemon may have closed the connection to make room for others.
+        end.write(&[0, 16, 0, 0]).and_then(|()| end.write(&[b' '; 59_000])).ok();
+        Ok(end)
+    };
+    (0..stage.part(1_200)).map(begin).collect()
+}
+
+/// Joins agents that get a long message, ask for their mail again and again, read nothing, and each
+/// send a frame of the largest size, as far as the daemon reads it.
+fn send_long_frames_unread(site: &Site, stage: Stage) -> io::Result<End> {
+    let mut sender = join_as_agent(site, stage)?;
+    let mut ends = Vec::new();
+    for number in 0..stage.part(500) / stage.attackers as u64 {
+        let name = format!("unread-{}-{number}", stage.attacker);
+        let end = End::join(&site.daemon, &name, 64)?;
+        let mut message = send_acked(&stage.id(&number.to_string()), &name, json!({}));
+        message["payload"]["body"] = "x".repeat(60_000).into();
+        exchange(&mut sender, iter::once(message))?;
+        ends.push(end);
+    }
+    for end in &ends {
+        let frames: Vec<_> = (0..16).map(|id| ask(&id.to_string(), "inbox", json!({}))).collect();
+        end.write(&encoded(&frames))?;
+    }
+    let mut frame = vec![b' '; 4 + (1 << 20)];
+    frame[..4].copy_from_slice(&(1_u32 << 20).to_be_bytes());
+    // The last byte is missing, so that the frame stays where it is.
+    let mut rests = vec![&frame[..frame.len() - 1]; ends.len()];
+    for _ in 0..stage.part(100) {
+        for (end, rest) in ends.iter().zip(&mut rests) {
+            // The daemon may have closed the connection to make room for others.
+            if let Ok(Written::Bytes(count)) = end.write_now(rest) {
+                *rest = &rest[count..];
+            }
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(sender)
 }
 
 /// Ends the session, and waits until the daemon has closed the connection.

@@ -28,7 +28,10 @@ use std::{
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
-use testkit::{sandbox::Sandbox, waiting::resident_bytes};
+use testkit::{
+    sandbox::Sandbox,
+    waiting::{peak_resident_bytes, resident_bytes},
+};
 
 /// Measure two agents beside clients that attack their daemon.
 #[derive(FromArgs)]
@@ -147,6 +150,8 @@ struct Row {
     refusal: Option<String>,
     /// The attacked daemon's resident memory in MiB, where `ps` reports it.
     resident_mib: Option<u64>,
+    /// The most that it was, where the system tells.
+    peak_mib: Option<u64>,
     /// The time until the attacked daemon has ended, in milliseconds.
     stop_ms: u128,
     /// Whether the pair's p99 is at most ten times its idle p99, or 20 ms, and nothing was refused.
@@ -165,7 +170,7 @@ impl fmt::Display for Report {
         let heads = ["idle p50", "p99", "attacked p50", "p99", "beside p50", "p99"];
         write!(f, "{:<34}{:>8}", "us", "clients")?;
         heads.iter().try_for_each(|head| write!(f, "{head:>13}"))?;
-        writeln!(f, "{:>9}{:>9}{:>9}  goal", "refused", "RSS MiB", "stop ms")?;
+        writeln!(f, "{:>9}{:>9}{:>9}{:>9}  goal", "refused", "RSS MiB", "peak", "stop ms")?;
         for row in &self.rows {
             write!(f, "{:<34}{:>8}", row.attack, row.clients)?;
             for Percentiles { p50, p99 } in [row.idle, row.attacked, row.beside] {
@@ -177,9 +182,9 @@ impl fmt::Display for Report {
                 }
             }
             let refused = if row.refusal.is_some() { "yes" } else { "no" };
-            let resident =
-                row.resident_mib.map_or_else(|| "none".to_owned(), |mib| mib.to_string());
-            write!(f, "{refused:>9}{resident:>9}{:>9}", row.stop_ms)?;
+            let [resident, peak] = [row.resident_mib, row.peak_mib]
+                .map(|mib| mib.map_or_else(|| "none".to_owned(), |mib| mib.to_string()));
+            write!(f, "{refused:>9}{resident:>9}{peak:>9}{:>9}", row.stop_ms)?;
             writeln!(f, "  {}", if row.held { "reached" } else { "missed" })?;
         }
         Ok(())
@@ -220,6 +225,7 @@ fn run(attack: &Attack, stage: Stage, quiet: &Site) -> io::Result<Row> {
         let (times, quiet_times) = measure_pairs(&mut pair, &mut beside, stage);
         // Who sends to a pair that was cut off is told so.
         let refusal = pair.end().filter(|_| times.p99.is_some());
+        let pid = attacked.sandbox.daemon_pid();
         let goal = idle.p99.map_or(0.0, |p99| 10.0 * p99).max(20_000.0);
         Row {
             attack: attack.name,
@@ -229,7 +235,8 @@ fn run(attack: &Attack, stage: Stage, quiet: &Site) -> io::Result<Row> {
             beside: quiet_times,
             held: refusal.is_none() && times.p99.is_some_and(|p99| p99 <= goal),
             refusal,
-            resident_mib: resident_bytes(attacked.sandbox.daemon_pid()).map(|bytes| bytes >> 20),
+            resident_mib: resident_bytes(pid).map(|bytes| bytes >> 20),
+            peak_mib: peak_resident_bytes(pid).map(|bytes| bytes >> 20),
             stop_ms: time_stop(attacked.sandbox).as_millis(),
         }
     });

@@ -751,7 +751,7 @@ fn program_that_attacks_measures_and_leaves_nothing() {
     assert!(bench.status.success(), "{bench:?}");
     let report: serde_json::Value = serde_json::from_str(&out(&bench)).unwrap();
     let rows = report["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 32);
+    assert_eq!(rows.len(), 36);
     for row in rows {
         assert!(row["idle"]["p99"].as_f64() > Some(0.0), "{row}");
         assert!(row["held"].is_boolean() && row["stop_ms"].is_u64(), "{row}");

@@ -68,11 +68,26 @@ impl Decoder {
 
     /// Returns the buffer for the next read, which is never empty.
     pub fn space(&mut self) -> &mut [u8] {
-        self.buffer.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
-        self.fit();
+        self.trim();
+        self.grow();
         &mut self.buffer[self.end..]
+    }
+
+    /// Shrinks the buffer if most of it is unused, as after a large frame. Meant for a wait, before
+    /// which [`space`](Self::space) would grow it.
+    pub fn trim(&mut self) {
+        self.buffer.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.pending());
+        let used = self.end.max(self.read_bytes);
+        if self.buffer.len() >= 2 * used {
+            self.shrink(used);
+        }
+    }
+
+    /// Returns the bytes of memory that the decoder holds.
+    #[must_use]
+    pub const fn held(&self) -> usize {
+        self.buffer.capacity()
     }
 
     /// Reports that the first `count` bytes of [`space`](Self::space) were filled.
@@ -93,17 +108,18 @@ impl Decoder {
         }
     }
 
-    /// Whether the buffer is larger than that of a quiet connection, and [`rest`](Self::rest) would
-    /// shrink it.
+    /// Whether the buffer is larger than the incomplete frame of a quiet connection needs, and
+    /// [`rest`](Self::rest) would shrink it.
     #[must_use]
-    pub const fn can_rest(&self) -> bool {
-        self.pending() < QUIET_BYTES / 2 && self.buffer.len() > QUIET_BYTES
+    pub fn can_rest(&self) -> bool {
+        self.buffer.len() > self.pending().max(QUIET_BYTES)
     }
 
-    /// Shrinks the buffer to that of a quiet connection.
+    /// Shrinks the buffer to what a quiet connection needs.
     pub fn rest(&mut self) {
         self.read_bytes = QUIET_BYTES;
-        self.space();
+        self.trim();
+        self.shrink(self.end.max(QUIET_BYTES));
     }
 
     /// Returns the number of bytes of the incomplete frame.
@@ -167,18 +183,27 @@ impl Decoder {
     }
 
     /// Grows the buffer as bytes arrive, not as a length prefix announces, so that a prefix alone
-    /// takes no memory. Shrinks the buffer after a large frame.
-    fn fit(&mut self) {
-        let wanted =
-            (self.end * 2).clamp(self.read_bytes, PREFIX + self.frame_bytes_max + READ_BYTES);
-        if self.buffer.len() - self.end < self.read_bytes / 2 {
-            self.buffer.resize(wanted.max(self.buffer.len()), 0);
-        } else if self.buffer.len() > wanted
-            && self.end < (self.read_bytes / 2).max(self.buffer.len() / 4)
-        {
-            self.buffer.truncate(wanted);
-            self.buffer.shrink_to_fit();
+    /// takes no memory; by a quarter, since thousands of connections may each have most of a frame.
+    fn grow(&mut self) {
+        let step = self.end.max(self.read_bytes) / 4;
+        let is_scarce = self.buffer.len() - self.end < (step / 2).min(self.missing());
+        if is_scarce || self.buffer.len() < self.read_bytes {
+            let wanted = (self.end + step).min(PREFIX + self.frame_bytes_max + READ_BYTES);
+            let wanted = wanted.max(self.read_bytes);
+            self.buffer.reserve_exact(wanted.saturating_sub(self.buffer.len()));
+            self.buffer.resize(wanted, 0);
         }
+    }
+
+    /// The bytes that the incomplete frame needs.
+    fn missing(&self) -> usize {
+        let length = length_at(&self.buffer[self.start..self.end]).unwrap_or(usize::MAX - PREFIX);
+        (PREFIX + length).saturating_sub(self.pending())
+    }
+
+    fn shrink(&mut self, bytes: usize) {
+        self.buffer.truncate(bytes);
+        self.buffer.shrink_to_fit();
     }
 }
 
@@ -327,8 +352,7 @@ mod tests {
             decode(&mut decoder, &bytes).unwrap();
             assert_eq!(decoder.pending(), begun);
             decoder.rest();
-            let held = decoder.buffer.capacity();
-            assert!(held <= 4 * QUIET_BYTES, "{held}");
+            assert!(decoder.held() <= QUIET_BYTES, "{}", decoder.held());
         }
     }
 
@@ -339,6 +363,27 @@ mod tests {
         for space in [QUIET_BYTES, 4 * QUIET_BYTES, READ_BYTES, READ_BYTES] {
             assert_eq!(decoder.space().len(), space);
             decode(&mut decoder, &frame.repeat(space / frame.len())).unwrap();
+        }
+    }
+
+    #[test]
+    fn buffer_of_an_incomplete_frame_is_little_longer_than_the_frame() {
+        for announced in [59_000, 1 << 20] {
+            let mut decoder = Decoder::new(1 << 20);
+            let bytes = frames(&[&vec![b'x'; announced]]);
+            let mut read = 0;
+            for bytes in bytes.chunks(1_000) {
+                decode(&mut decoder, bytes).unwrap();
+                read += bytes.len();
+                assert!(
+                    decoder.held() <= read.max(READ_BYTES) * 5 / 4,
+                    "{} for {read}",
+                    decoder.held()
+                );
+                decoder.rest();
+                assert_eq!(decoder.held(), decoder.pending().max(QUIET_BYTES));
+            }
+            assert_eq!(decoder.pending(), 0);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Waiting for processes and for conditions that no event reports, within one time limit.
 
 use std::{
+    fs,
     io::{self, Read},
     process::{Child, Command, ExitStatus, Output, Stdio},
     thread,
@@ -58,6 +59,13 @@ pub fn resident_bytes(pid: u64) -> Option<u64> {
     };
     let kib = str::from_utf8(&output.stdout).unwrap().trim();
     output.status.success().then(|| kib.parse::<u64>().expect("a number of KiB") << 10)
+}
+
+/// Returns the most memory that a process had resident, or `None` if the system does not tell.
+pub fn peak_resident_bytes(pid: u64) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(peak.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 
 /// Waits for a process. Kills it and panics after [`WATCHDOG`].

@@ -1,6 +1,10 @@
 //! The ends of a measured path, through the floor or the daemon, and the messages on it.
 
-use platform::{endpoint::Endpoint, peer::User, transport::Stream};
+use platform::{
+    endpoint::Endpoint,
+    peer::User,
+    transport::{Stream, Written},
+};
 use protocol::{
     envelope::{Envelope, Header, Kind, stated_kind},
     frame::{self, Decoder, FRAME_BYTES_MAX, Frames},
@@ -91,6 +95,11 @@ impl End {
     /// Writes all bytes.
     pub fn write(&self, bytes: &[u8]) -> io::Result<()> {
         (&self.stream).write_all(bytes)
+    }
+
+    /// Writes what the system takes at once, as [`Stream::write_now`] does.
+    pub fn write_now(&self, bytes: &[u8]) -> io::Result<Written> {
+        self.stream.write_now(bytes)
     }
 
     /// Reads once, and counts the messages. Answers a PING.

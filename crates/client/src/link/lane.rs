@@ -95,6 +95,11 @@ impl<W: Wire> Lane<W> {
         self.unsent.is_empty()
     }
 
+    /// Whether the system has taken all bytes.
+    pub const fn is_written(&self) -> bool {
+        self.is_empty() && self.handed_over == 0
+    }
+
     /// Writes or hands over what is unsent. Returns the number of bytes that the system took at
     /// once.
     pub fn flush(&mut self, spare: &mut SpareBuffers) -> io::Result<usize> {
@@ -269,10 +274,6 @@ mod tests {
         (0..FRAMES).flat_map(|frame| [frame; FRAME_BYTES]).collect()
     }
 
-    fn is_idle<W>(lane: &Lane<W>) -> bool {
-        lane.unsent.is_empty() && lane.handed_over == 0
-    }
-
     /// Flushes the lane. If `counts` is false, pretends that nothing was handed over, to plant a
     /// bug.
     fn flush(lane: &mut Lane<ModelWire>, counts: bool) {
@@ -310,7 +311,7 @@ mod tests {
                 lane.written(buffer, &mut SpareBuffers::default());
             }
         }
-        while !is_idle(&lane) {
+        while !lane.is_written() {
             flush(&mut lane, counts);
             if lane.handed_over > 0 {
                 lane.written(reports.recv().unwrap(), &mut SpareBuffers::default());
@@ -357,7 +358,19 @@ mod tests {
             written.extend_from_slice(&batch);
             lane.written(batch, &mut SpareBuffers::default());
         }
-        assert!(is_idle(&lane) && written == all);
+        assert!(lane.is_written() && written == all);
+    }
+
+    #[test]
+    fn bytes_are_written_once_the_writer_reports_them() {
+        let spare = &mut SpareBuffers::default();
+        let mut lane = Lane::new(Stuck::default());
+        lane.unsent(spare).push(7);
+        lane.flush(spare).unwrap();
+        assert!(lane.is_empty() && !lane.is_written());
+        let batch = lane.wire.0.take().unwrap();
+        lane.written(batch, spare);
+        assert!(lane.is_written());
     }
 
     #[test]

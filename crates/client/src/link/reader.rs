@@ -9,6 +9,7 @@ use protocol::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{self, Read},
+    mem,
     ops::ControlFlow,
     sync::{
         Arc,
@@ -17,8 +18,8 @@ use std::{
     time::Duration,
 };
 
-/// The length up to which a half-read frame is allowed, however many bytes all readers hold.
-pub const LONG_BYTES: usize = 64 * 1024;
+/// The length up to which a half-read frame is allowed, however much memory all readers hold.
+pub const LONG_BYTES: usize = 16 * 1024;
 
 /// A client may have the free bytes divided by this number outside the router.
 const SHARES: usize = 16;
@@ -163,18 +164,25 @@ impl BufferedBytes {
     }
 }
 
-/// The long half-read frames of all readers. If they hold too many bytes together, a reader is
-/// chosen to end: of the process with the most bytes, the one with the longest frame. Readers whose
-/// peer is not known yet have a part of their own.
+/// The long half-read frames of all readers. If they hold too much memory together, a reader is
+/// chosen to end: of the process that holds most, the one that holds most. Until it has ended, other
+/// long frames wait. Readers whose peer is not known yet have a part of their own.
 #[derive(Clone, Debug)]
 pub struct HalfRead {
     bytes_max: usize,
     strangers_bytes_max: usize,
-    shared: Arc<Mutex<SharedFrames>>,
+    shared: Arc<SharedFrames>,
 }
 
 #[derive(Debug, Default)]
 struct SharedFrames {
+    parts: Mutex<Parts>,
+    /// Wakes the readers that wait for others to end.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Parts {
     of_strangers: LongFrames,
     of_known: LongFrames,
     /// The readers whose peer is known.
@@ -185,15 +193,20 @@ struct SharedFrames {
 struct LongFrames {
     /// Each long half-read frame, by its reader.
     frames: BTreeMap<u64, LongFrame>,
+    /// The bytes of all frames, and those of readers that have to end.
     sum: usize,
+    ending: usize,
 }
 
 /// A long half-read frame.
 #[derive(Clone, Copy, Debug, Default)]
 struct LongFrame {
+    /// The memory that it holds.
     bytes: usize,
     /// The process that sends it.
     pid: Option<u32>,
+    /// Whether its reader has to end.
+    is_ending: bool,
 }
 
 impl LongFrames {
@@ -201,27 +214,46 @@ impl LongFrames {
     fn remove(&mut self, reader: u64) -> LongFrame {
         let frame = self.frames.remove(&reader).unwrap_or_default();
         self.sum -= frame.bytes;
+        self.ending -= if frame.is_ending { frame.bytes } else { 0 };
         frame
     }
 
-    /// Adds a reader's frame, if it is long. Returns the reader that has to end, if any, and
-    /// removes its frame.
+    /// Adds a reader's frame, unless it holds nothing. Returns the reader that has to end, if any.
     fn add(&mut self, reader: u64, frame: LongFrame, bytes_max: usize) -> Option<u64> {
-        if frame.bytes > LONG_BYTES {
+        if frame.bytes > 0 {
             self.frames.insert(reader, frame);
             self.sum += frame.bytes;
+            self.ending += if frame.is_ending { frame.bytes } else { 0 };
         }
-        if self.sum <= bytes_max {
+        if self.sum - self.ending <= bytes_max {
             return None;
         }
         let mut sums: BTreeMap<Option<u32>, usize> = BTreeMap::new();
-        for frame in self.frames.values() {
+        let staying = || self.frames.iter().filter(|(_, frame)| !frame.is_ending);
+        for (_, frame) in staying() {
             *sums.entry(frame.pid).or_default() += frame.bytes;
         }
         let weight = |frame: &LongFrame| (sums[&frame.pid], frame.pid, frame.bytes);
-        let victim = *self.frames.iter().max_by_key(|(_, frame)| weight(frame))?.0;
-        self.remove(victim);
+        let victim = *staying().max_by_key(|(_, frame)| weight(frame))?.0;
+        let frame = self.remove(victim);
+        self.add(victim, LongFrame { is_ending: true, ..frame }, usize::MAX);
         Some(victim)
+    }
+
+    /// Whether a reader has to wait for others that have to end.
+    fn waits(&self, reader: u64, bytes_max: usize) -> bool {
+        let is_ending = self.frames.get(&reader).is_some_and(|frame| frame.is_ending);
+        self.ending > 0 && self.sum > bytes_max && !is_ending
+    }
+}
+
+impl Parts {
+    /// Returns the frames among which a reader's counts.
+    fn of(&mut self, reader: u64) -> &mut LongFrames {
+        match self.known.contains(&reader) {
+            true => &mut self.of_known,
+            false => &mut self.of_strangers,
+        }
     }
 }
 
@@ -234,38 +266,56 @@ impl HalfRead {
 
     /// Notes that the peer of a reader is known from now on.
     pub fn admit(&self, reader: u64) {
-        let mut shared = self.shared.lock();
-        shared.known.insert(reader);
-        let frame = shared.of_strangers.remove(reader);
+        let mut parts = self.shared.parts.lock();
+        let frame = parts.of(reader).remove(reader);
+        parts.known.insert(reader);
         // If the known readers now hold too much, the next byte of one of them shows it.
-        shared.of_known.add(reader, frame, usize::MAX);
+        parts.of(reader).add(reader, frame, usize::MAX);
+        self.shared.changed.notify_all();
     }
 
-    /// Sets the bytes of a reader's half-read frame. Returns the reader that has to end, if any,
-    /// and removes that reader's bytes from the sum.
-    fn set(&self, reader: u64, frame: LongFrame) -> Option<u64> {
-        let mut shared = self.shared.lock();
-        let (frames, bytes_max) = match shared.known.contains(&reader) {
-            true => (&mut shared.of_known, self.bytes_max),
-            false => (&mut shared.of_strangers, self.strangers_bytes_max),
+    /// Sets the memory that a reader's long half-read frame holds, and 0 for a short one. Returns
+    /// the reader that has to end, if any: none if the memory has not grown.
+    fn set(&self, reader: u64, pid: Option<u32>, bytes: usize) -> Option<u64> {
+        let mut parts = self.shared.parts.lock();
+        let bytes_max = self.bytes_max_of(reader, &parts);
+        let frames = parts.of(reader);
+        let LongFrame { bytes: before, is_ending, .. } = frames.remove(reader);
+        let bytes_max = if bytes > before { bytes_max } else { usize::MAX };
+        let victim = frames.add(reader, LongFrame { bytes, pid, is_ending }, bytes_max);
+        self.shared.changed.notify_all();
+        victim
+    }
+
+    /// Waits while others have to end, and hold too much until then.
+    fn await_ended(&self, reader: u64) {
+        let waits = |parts: &mut Parts| {
+            let bytes_max = self.bytes_max_of(reader, parts);
+            parts.of(reader).waits(reader, bytes_max)
         };
-        frames.remove(reader);
-        frames.add(reader, frame, bytes_max)
+        self.shared.changed.wait_while(&mut self.shared.parts.lock(), waits);
+    }
+
+    /// Returns the limit of the frames among which a reader's counts.
+    fn bytes_max_of(&self, reader: u64, parts: &Parts) -> usize {
+        if parts.known.contains(&reader) { self.bytes_max } else { self.strangers_bytes_max }
     }
 
     /// Forgets a reader that has ended.
     pub fn leave(&self, reader: u64) {
-        self.shared.lock().known.remove(&reader);
+        self.shared.parts.lock().known.remove(&reader);
     }
 
     /// Returns the violation of a reader that has to end.
     #[must_use]
     pub fn violation(&self, reader: u64) -> Violation {
-        let (whose, max) = match self.shared.lock().known.contains(&reader) {
-            true => ("all clients", self.bytes_max),
-            false => ("all clients without a handshake", self.strangers_bytes_max),
+        let parts = self.shared.parts.lock();
+        let max = self.bytes_max_of(reader, &parts);
+        let whose = match parts.known.contains(&reader) {
+            true => "all clients",
+            false => "all clients without a handshake",
         };
-        let message = format!("the incomplete frames of {whose} together are over {max} bytes");
+        let message = format!("the incomplete frames of {whose} together hold over {max} bytes");
         Violation::new(ErrorCode::TooManyClients, message)
     }
 }
@@ -305,18 +355,26 @@ pub fn read_frames(
     mut take: impl FnMut(Frames<'_>) -> ControlFlow<End>,
     evict: impl Fn(u64),
 ) -> End {
+    // The share counts the decoder's memory, so it ends after the decoder.
+    let mut share = Share { reading, held: 0, is_long: false };
     let mut decoder = Decoder::new(reading.frame_bytes_max);
-    let mut share = Share { reading, bytes: 0 };
     let mut has_more = true;
     loop {
         if !has_more {
-            if decoder.pending() <= LONG_BYTES {
-                // It may shrink before the wait.
-                decoder.space();
+            decoder.trim();
+            if let Err(violation) = share.count(&decoder, &evict) {
+                return End::Violated(violation);
             }
-            if let Err(error) = await_input(stream, &mut decoder) {
+            if let Err(error) = await_input(stream, &mut decoder, &mut share) {
                 return End::Failed(error.to_string());
             }
+        }
+        decoder.space();
+        if let Err(violation) = share.count(&decoder, &evict) {
+            return End::Violated(violation);
+        }
+        if share.is_long {
+            reading.half_read.await_ended(reading.reader);
         }
         let space = decoder.space();
         let most = space.len().min(reading.buffered.share().max(READ_BYTES_MIN));
@@ -340,55 +398,70 @@ pub fn read_frames(
                 Err(violation) => return End::Violated(violation),
             }
         }
-        match share.set(decoder.pending()) {
-            Some(victim) if victim == reading.reader => {
-                return End::Violated(reading.half_read.violation(reading.reader));
-            }
-            Some(victim) => evict(victim),
-            None => {}
-        }
     }
 }
 
 /// Waits until there is something to read, and shrinks the decoder's buffer after some time. On
 /// Windows, the read that follows waits.
-fn await_input(stream: &Stream, decoder: &mut Decoder) -> io::Result<()> {
+fn await_input(stream: &Stream, decoder: &mut Decoder, share: &mut Share<'_>) -> io::Result<()> {
     loop {
         let time = decoder.can_rest().then_some(REST_AFTER);
         match stream.await_input(time) {
             Ok(true) => return Ok(()),
-            Ok(false) => decoder.rest(),
+            Ok(false) => {
+                decoder.rest();
+                // Less memory never makes a reader end.
+                let _ = share.set(decoder.held(), share.is_long);
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
 }
 
-/// A reader's share of the half-read bytes, which ends with the reader, also if it panics.
+/// The memory of a reader's decoder as it is counted, which ends with the reader, also if it
+/// panics.
 struct Share<'a> {
     reading: &'a Reading,
-    bytes: usize,
+    held: usize,
+    /// Whether the decoder has a long half-read frame.
+    is_long: bool,
 }
 
 impl Share<'_> {
-    /// Sets the share. Returns the reader that has to end, if any.
-    fn set(&mut self, bytes: usize) -> Option<u64> {
-        let Reading { reader, pid, buffered, half_read, .. } = self.reading;
-        let before = std::mem::replace(&mut self.bytes, bytes);
-        if bytes > before {
-            buffered.add(bytes - before);
-        } else if bytes < before {
-            buffered.subtract(before - bytes);
+    /// Counts a decoder's memory. If another reader has to end, calls `evict`.
+    ///
+    /// # Errors
+    /// If this reader has to end.
+    fn count(&mut self, decoder: &Decoder, evict: impl Fn(u64)) -> Result<(), Violation> {
+        let Reading { reader, half_read, .. } = self.reading;
+        match self.set(decoder.held(), decoder.pending() > LONG_BYTES) {
+            Some(victim) if victim == *reader => return Err(half_read.violation(*reader)),
+            Some(victim) => evict(victim),
+            None => {}
         }
-        let is_long = bytes.max(before) > LONG_BYTES;
-        if is_long { half_read.set(*reader, LongFrame { bytes, pid: *pid }) } else { None }
+        Ok(())
+    }
+
+    /// Sets the memory. Returns the reader that has to end, if any.
+    fn set(&mut self, held: usize, is_long: bool) -> Option<u64> {
+        let Reading { reader, pid, buffered, half_read, .. } = self.reading;
+        let before = mem::replace(&mut self.held, held);
+        let was_long = mem::replace(&mut self.is_long, is_long);
+        if held > before {
+            buffered.add(held - before);
+        } else if held < before {
+            buffered.subtract(before - held);
+        }
+        let is_changed = is_long != was_long || (is_long && held != before);
+        if is_changed { half_read.set(*reader, *pid, if is_long { held } else { 0 }) } else { None }
     }
 }
 
 impl Drop for Share<'_> {
     fn drop(&mut self) {
-        // Fewer bytes never make a reader end.
-        let _ = self.set(0);
+        // Less memory never makes a reader end.
+        let _ = self.set(0, false);
     }
 }
 
@@ -398,14 +471,14 @@ mod tests {
 
     /// Sets the bytes of a reader that is a process of its own.
     fn set(half_read: &HalfRead, reader: u64, bytes: usize) -> Option<u64> {
-        half_read.set(reader, LongFrame { bytes, pid: Some(reader as u32) })
+        half_read.set(reader, Some(reader as u32), bytes)
     }
 
     #[test]
     fn process_with_most_half_read_bytes_has_to_end_a_reader() {
         let half_read = HalfRead::new(10 * LONG_BYTES, 0);
         (1..=5).for_each(|reader| half_read.admit(reader));
-        let set = |reader, bytes, pid| half_read.set(reader, LongFrame { bytes, pid: Some(pid) });
+        let set = |reader, bytes, pid| half_read.set(reader, Some(pid), bytes);
         assert_eq!(set(1, 3 * LONG_BYTES, 7), None);
         assert_eq!(set(2, 2 * LONG_BYTES, 7), None);
         assert_eq!(set(3, 4 * LONG_BYTES, 8), None);
@@ -418,7 +491,6 @@ mod tests {
         let half_read = HalfRead::new(10 * LONG_BYTES, 0);
         (1..=4).for_each(|reader| half_read.admit(reader));
         assert_eq!(set(&half_read, 1, 6 * LONG_BYTES), None);
-        assert_eq!(set(&half_read, 2, LONG_BYTES), None);
         assert_eq!(set(&half_read, 3, 4 * LONG_BYTES), None);
         assert_eq!(set(&half_read, 4, 2 * LONG_BYTES), Some(1));
         assert_eq!(set(&half_read, 4, 6 * LONG_BYTES), None);
@@ -427,8 +499,10 @@ mod tests {
             Some(4),
             "the speaker, if it is the largest"
         );
-        assert_eq!(set(&half_read, 3, 0), None);
-        assert_eq!(half_read.shared.lock().of_known.sum, 0);
+        assert_eq!(set(&half_read, 4, 8 * LONG_BYTES), None, "it ends already");
+        (1..=4).for_each(|reader| assert_eq!(set(&half_read, reader, 0), None));
+        let frames = &half_read.shared.parts.lock().of_known;
+        assert_eq!((frames.sum, frames.ending), (0, 0));
     }
 
     #[test]
@@ -485,15 +559,38 @@ mod tests {
         assert_eq!(set(&half_read, 3, 3 * LONG_BYTES), None);
         assert_eq!(set(&half_read, 2, 3 * LONG_BYTES), None);
         assert_eq!(set(&half_read, 2, 9 * LONG_BYTES), Some(1));
+        (2..=3).for_each(|reader| assert_eq!(set(&half_read, reader, 0), None));
         half_read.leave(2);
+        assert_eq!(set(&half_read, 3, 2 * LONG_BYTES), None);
         assert_eq!(set(&half_read, 2, 2 * LONG_BYTES), Some(3));
     }
 
     #[test]
-    fn half_read_short_frames_are_always_allowed() {
-        let half_read = HalfRead::new(2 * LONG_BYTES, 0);
-        half_read.admit(1);
+    fn long_frames_wait_until_a_chosen_reader_has_ended() {
+        let half_read = HalfRead::new(3 * LONG_BYTES, 0);
+        (1..=2).for_each(|reader| half_read.admit(reader));
         assert_eq!(set(&half_read, 1, 2 * LONG_BYTES), None);
-        assert!((2..100).all(|reader| set(&half_read, reader, LONG_BYTES).is_none()));
+        assert_eq!(set(&half_read, 2, 2 * LONG_BYTES), Some(2));
+        half_read.await_ended(2);
+        let waits = || half_read.shared.parts.lock().of_known.waits(1, half_read.bytes_max);
+        assert!(waits());
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| half_read.await_ended(1));
+            assert_eq!(set(&half_read, 2, 0), None);
+            waiting.join().unwrap();
+        });
+        assert!(!waits());
+    }
+
+    #[test]
+    fn half_read_short_frames_are_always_allowed() {
+        let half_read = HalfRead::new(0, 0);
+        let reading = Reading { half_read, ..Reading::new(usize::MAX) };
+        let mut share = Share { reading: &reading, held: 0, is_long: false };
+        assert_eq!(share.set(LONG_BYTES, false), None);
+        assert_eq!(reading.buffered.bytes(), LONG_BYTES, "they count nevertheless");
+        assert_eq!(share.set(LONG_BYTES, true), Some(0));
+        drop(share);
+        assert_eq!(reading.buffered.bytes(), 0);
     }
 }
