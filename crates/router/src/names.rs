@@ -4,6 +4,7 @@ use super::{
     Router,
     directory::Origin,
     handshake::{Refusal, too_many},
+    interface::Output,
     keys::AgentKey,
     mail::DetachedStreams,
     work::NODE_WORK,
@@ -21,6 +22,9 @@ const EXPIRED_AT_ONCE: usize = 256;
 enum NameUse {
     /// A guest that may return.
     Guest,
+    /// An agent of another machine that has never had mail, and whose SENDs are not remembered. Its
+    /// bridge brings the name again.
+    Remote,
     None,
     /// The agent's SENDs are remembered.
     Dedup,
@@ -55,9 +59,9 @@ impl Router {
     }
 
     /// Forgets some names of the least use: of these, first those with the least mail, then names of
-    /// other machines, then those of the agents that have been away longest. If a name has too much
-    /// mail, some of that expires. Forgets only names of `origin`, if one is given. Does nothing if
-    /// such a search has found none shortly before.
+    /// other machines, beginning with machines that have left, then those of the agents that have
+    /// been away longest. If a name has too much mail, some of that expires. Forgets only names of
+    /// `origin`, if one is given. Does nothing if such a search has found none shortly before.
     fn forget_unneeded_names(&mut self, origin: Option<&Origin>) {
         if !self.directory.may_search(&self.ctx, origin) {
             return;
@@ -65,12 +69,15 @@ impl Router {
         let absent = self.directory.absent();
         let absent = absent
             .filter(|agent| origin.is_none() || self.directory[*agent].origin.as_ref() == origin);
+        let machines_here = self.directory.machines_here();
         let mut visited = self.directory.len();
         let unneeded = absent.filter_map(|agent| {
             let (use_of_it, known) =
                 (self.use_of_name(agent, &mut visited)?, &self.directory[agent]);
             let mail = self.mail.queued(agent).0;
-            Some((use_of_it, mail, known.name.host().is_none(), known.forget_at, agent))
+            let is_here = known.origin.as_ref().is_some_and(|it| machines_here.contains(it));
+            let is_local = known.name.host().is_none();
+            Some((use_of_it, mail, is_local, is_here, known.forget_at, agent))
         });
         let mut unneeded: Vec<_> = unneeded.collect();
         self.ctx.spend(NODE_WORK * visited as u64);
@@ -80,6 +87,8 @@ impl Router {
         unneeded.truncate(self.ctx.limits.names_forgotten_at_once());
         if unneeded.is_empty() {
             self.directory.put_off_search(&self.ctx, origin);
+        } else {
+            self.report_forgetting(origin);
         }
         let mut room = EXPIRED_AT_ONCE;
         for (_, mail, .., agent) in unneeded {
@@ -89,6 +98,23 @@ impl Router {
             room -= mail;
             self.forget(agent);
         }
+    }
+
+    /// Logs that names are forgotten, for want of room or because `origin` has used up its share.
+    fn report_forgetting(&mut self, origin: Option<&Origin>) {
+        if !self.directory.may_report_forgetting(&self.ctx) {
+            return;
+        }
+        let (known, most) = (self.directory.len(), self.ctx.limits.names_max);
+        let why = match origin {
+            Some(origin) => {
+                let held = self.directory.names_of(origin);
+                format!("{held} names of {origin} are known, its share")
+            }
+            None => format!("{known} names are known"),
+        };
+        let line = format!("{why} of at most {most}: names that are not needed are forgotten");
+        self.ctx.emit(Output::Log(line));
     }
 
     /// Expires this many of the messages that wait for an agent.
@@ -114,16 +140,24 @@ impl Router {
         if is_needed {
             return None;
         }
+        let (is_remote, remembers) =
+            (known.name.host().is_some(), self.mail.remembers_sends_of(agent));
         let Some(session) = self.directory.session(agent) else {
             // A name that sent nothing at least once has no SENDs that could be repeated.
             return Some(match self.mail.queued(agent).0 {
-                0 if self.mail.remembers_sends_of(agent) => NameUse::Dedup,
+                0 if remembers => NameUse::Dedup,
+                0 if is_remote => NameUse::Remote,
                 0 => NameUse::None,
                 _ => NameUse::OwnMail,
             });
         };
         let is_blank = session.subscriptions.is_empty() && !self.mail.has_had_mail(agent);
-        is_blank.then_some(NameUse::BlankSession)
+        let use_of_it = match (is_remote, remembers) {
+            (false, _) => NameUse::BlankSession,
+            (true, true) => NameUse::Dedup,
+            (true, false) => NameUse::Remote,
+        };
+        is_blank.then_some(use_of_it)
     }
 
     /// Whether mail waits for an agent that neither the agent itself nor its process has sent.

@@ -24,7 +24,7 @@ use protocol::{
 use rustc_hash::FxHashMap;
 use slotmap::SlotMap;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     mem,
     ops::{Bound, Index},
 };
@@ -33,6 +33,9 @@ const DAY_MS: u64 = 86_400_000;
 
 /// The shortest time from a search that found no name to forget to the next search.
 const SEARCH_INTERVAL_MS: u64 = 1_000;
+
+/// The shortest time from a line for the log about names that are forgotten to the next.
+const REPORT_INTERVAL_MS: u64 = 600_000;
 
 /// The most earlier names of an agent that are known. Its messages under older ones are found only
 /// by those.
@@ -62,6 +65,8 @@ pub(crate) struct Directory {
     /// The moments until which searches for names that are not needed are put off, of an origin's
     /// names or of all.
     search_after: KeyedMap<Option<Origin>, Moment>,
+    /// The moment until which no further line about forgotten names is logged.
+    report_after: Moment,
     /// Names that became free while the current input is handled.
     freed: Vec<AgentKey>,
 }
@@ -80,6 +85,7 @@ impl Directory {
             subscriptions: Subscriptions::new(hash_key),
             by_origin: Counts::default(),
             search_after: KeyedMap::with_hasher(hash_key),
+            report_after: Moment(0),
             freed: Vec::new(),
         }
     }
@@ -428,6 +434,21 @@ impl Directory {
         let now = ctx.now.monotonic;
         self.search_after.retain(|_, after| *after > now);
         self.search_after.insert(origin.cloned(), now.plus(SEARCH_INTERVAL_MS));
+    }
+
+    /// Whether names that are forgotten may be logged now. If so, they may not for some time.
+    pub(crate) fn may_report_forgetting(&mut self, ctx: &Context) -> bool {
+        let (now, after) = (ctx.now.monotonic, self.report_after);
+        if now >= after {
+            self.report_after = now.plus(REPORT_INTERVAL_MS);
+        }
+        now >= after
+    }
+
+    /// Returns the other machines of which an agent is connected.
+    pub(crate) fn machines_here(&self) -> BTreeSet<Origin> {
+        let origins = self.here().filter_map(|agent| self[agent].origin.as_ref());
+        origins.filter(|origin| matches!(origin, Origin::Machine(_))).cloned().collect()
     }
 
     /// Returns the agents after a name in lower case, by name, without guests and operators.

@@ -992,6 +992,49 @@ fn names_of_another_machine_have_a_share_and_go_first() {
 }
 
 #[test]
+fn names_of_machines_that_left_make_room_before_those_of_machines_here_and_of_this_one() {
+    let joins = |client: &str, name: &str| {
+        let hello = r#""mode":"bridge","auth":{"key":"open"},"capabilities":{"resume":true}"#;
+        format!(r#"{client} joins {{"agent":"{name}",{hello}}}"#)
+    };
+    let mut lines = vec!["limits names_max=8".to_owned(), "here: ann bob".to_owned()];
+    lines.extend([("e1", "E1@pi"), ("f1", "F1@pc"), ("f2", "F2@pc")].map(|(a, b)| joins(a, b)));
+    lines.extend(["ann says BYE {}", "f1 goes", "e1 goes", "here: cid dan eve"].map(str::to_owned));
+    let is_known = |name: &str, lines: &[String]| {
+        let ask = [format!("bob> {name}: there?")];
+        !run(&[lines, &ask].concat().join("\n")).contains("UNKNOWN_AGENT")
+    };
+    let names = ["E1@pi", "F1@pc", "Ann"];
+    for (newcomer, known) in
+        [("gil", [false, true, true]), ("hal", [false, false, true]), ("ida", [false; 3])]
+    {
+        lines.push(format!("{newcomer} joins"));
+        assert_eq!(names.map(|name| is_known(name, &lines)), known, "after {newcomer}");
+    }
+}
+
+#[test]
+fn machine_that_changes_its_names_displaces_no_other_name() {
+    let mut lines = vec!["limits names_max=64".to_owned(), "log shows".to_owned()];
+    for name in ["ann", "bob", "cid"] {
+        lines.push(format!("here: {name}"));
+        lines.push(format!("{name} says BYE {{}}"));
+    }
+    for number in 0..200 {
+        let hello = r#""mode":"bridge","auth":{"key":"open"},"capabilities":{"resume":true}"#;
+        lines.push(format!(r#"r{number} joins {{"agent":"R{number}@evil",{hello}}}"#));
+        lines.push(format!("r{number} goes"));
+    }
+    for name in ["Ann", "Bob", "Cid"] {
+        lines.push(format!("pia> {name}: still there?"));
+    }
+    lines.insert(2, "here: pia".to_owned());
+    let transcript = run(&lines.join("\n"));
+    assert!(!transcript.contains("UNKNOWN_AGENT"), "{transcript}");
+    assert_eq!(transcript.matches("names of machine evil are known, its share").count(), 1);
+}
+
+#[test]
 fn senders_that_fill_a_queue_leave_room_for_broadcasts_of_another() {
     check(expect![[r#"
         limits queue_messages_max=16 window_bytes=1
