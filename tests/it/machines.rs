@@ -15,7 +15,7 @@ use protocol::{
 use serde_json::{Value, json};
 use std::{
     fs,
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
     process::{Command, Stdio},
     thread::{self, JoinHandle},
@@ -279,16 +279,38 @@ fn bridge_leaves_names_of_another_bridge_alone() {
     let command = stdio(&pi, &["--peer", "laptop", "--export", "Bob"]);
     let _bridge = Running(bridge(&laptop, "pi", &command).spawn().unwrap());
     await_agent(&laptop, "Bob@pi");
-    for machine in [&laptop, &other] {
-        let failed = output(bridge(machine, "pi", &command));
+    let second = [&laptop, &other].map(|machine| {
+        let mut bridge = bridge(machine, "pi", &command);
+        bridge.stderr(Stdio::piped()).spawn().unwrap()
+    });
+    for failed in second {
+        let failed = failed.wait_with_output().unwrap();
         let said = err(&failed);
         assert_eq!(failed.status.code(), Some(FAILED), "{said}");
-        assert!(said.contains("NAME_IN_USE"), "{said}");
+        assert!(said.contains("still has the name") && said.contains("NAME_IN_USE"), "{said}");
     }
     await_agent(&laptop, "Bob@pi");
 }
 
 #[test]
+/// After a reboot of the laptop, the pi does not know yet that the earlier link is lost.
+#[test]
+fn bridge_waits_for_the_names_of_an_earlier_one() {
+    let (laptop, rebooted, pi) = (Sandbox::new(), Sandbox::new(), Sandbox::new());
+    let command = stdio(&pi, &["--peer", "laptop", "--export", "Bob"]);
+    let mut earlier = Running(bridge(&laptop, "pi", &command).spawn().unwrap());
+    await_agent(&laptop, "Bob@pi");
+    let mut later =
+        Running(bridge(&rebooted, "pi", &command).stderr(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(later.0.stderr.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    let said = "pi: another bridge has the name Ann@laptop; waiting at most 20 s for its end";
+    assert!(line.ends_with(said), "{line}");
+    earlier.0.kill().unwrap();
+    wait(&mut earlier.0, "the earlier bridge");
+    await_agent(&rebooted, "Bob@pi");
+}
+
 fn sender_is_notified_of_what_does_not_arrive() {
     let (laptop, pi) = (Sandbox::with_config("remote_ttl_ms = 1000\n"), Sandbox::new());
     let mut ann = laptop.join("Ann");

@@ -13,7 +13,7 @@ pub use pipe::{Event, Pipe};
 
 use super::{
     border::{self, Carry, Outcome, Ticket},
-    local::{Local, Transport},
+    local::{JoinError, Local, Transport},
     window::Unanswered,
 };
 use client::{ClientError, Ended};
@@ -22,7 +22,7 @@ use hello::{LinkBye, LinkHello};
 use protocol::{
     Moment, Now,
     calendar::time_limit,
-    code::NackCode,
+    code::{ErrorCode, NackCode},
     envelope::{Envelope, Header, Kind},
     name::{Host, Name},
     payload::{Ack, Empty, Nack},
@@ -52,6 +52,13 @@ const TEXT_MAX: usize = 300;
 
 /// The time without a byte before the other side's HELLO: a person may have to type a password.
 const GREETING_MS: u64 = 120_000;
+
+/// How long a side waits for names that another bridge has. After its machine has failed, the side
+/// of an earlier link here notices that only after [`SILENT_MS`].
+const NAMES_MS: u64 = 20_000;
+
+/// The pause before the daemon is asked again for such names.
+const NAMES_RETRY_MS: u64 = 1_000;
 
 /// The most lines that a link writes to the log in a minute, since the other side can cause them.
 const LOG_LINES_MAX: usize = 50;
@@ -91,6 +98,15 @@ pub struct Agents {
     pub bridge: Option<Secret>,
 }
 
+/// A join of the daemon that waits.
+#[derive(Debug)]
+struct Joining {
+    agents: Vec<Name>,
+    bridge: Secret,
+    began: Moment,
+    again_at: Moment,
+}
+
 /// One side of a link.
 #[derive(Debug)]
 pub struct Link<'a> {
@@ -98,6 +114,8 @@ pub struct Link<'a> {
     pipe: Pipe,
     /// The other side's longest frame, once its HELLO came.
     frame_bytes_max: Option<usize>,
+    /// The join that waits for names of another bridge.
+    joining: Option<Joining>,
     /// The agents that this side has joined.
     joined: Vec<Name>,
     /// Whether the other side has joined its daemon, too.
@@ -133,6 +151,7 @@ impl<'a> Link<'a> {
             agents,
             pipe,
             frame_bytes_max: None,
+            joining: None,
             joined: Vec::new(),
             is_open: false,
             says_waiting: agents.bridge.is_none(),
@@ -251,17 +270,44 @@ impl<'a> Link<'a> {
         if agents.is_empty() {
             return self.refuse("it exports no agent that this side imports");
         }
-        if let Err(refused) = local.present(now, peer, &agents, &bridge) {
-            let why =
-                format!("cannot join the daemon here as {}: {}", refused.agent, refused.error);
-            return ControlFlow::Break(match refused.error {
-                ClientError::Ended(Ended::Error(_)) => End::Refused(why),
-                _ => End::Lost(why),
-            });
+        let (began, again_at) = (now.monotonic, now.monotonic);
+        self.join(now, Joining { agents, bridge, began, again_at }, local)
+    }
+
+    /// Joins the daemon for the other side's agents, later if another bridge has their names.
+    fn join(&mut self, now: Now, joining: Joining, local: &mut Local) -> ControlFlow<End> {
+        let Joining { agents, bridge, began, again_at } = joining;
+        let Err(refused) = local.present(now, &self.agents.peer, &agents, &bridge) else {
+            self.joined = agents;
+            self.write(now, Kind::Welcome, &Empty {});
+            return ControlFlow::Continue(());
+        };
+        let JoinError { agent, error } = refused;
+        let limit = time_limit(NAMES_MS);
+        match error {
+            ClientError::Ended(ref ended) if ended.has_code(ErrorCode::NameInUse) => {
+                if now.monotonic >= began.plus(NAMES_MS) {
+                    return ControlFlow::Break(End::Refused(format!(
+                        "another bridge still has the name {agent} after {limit} (NAME_IN_USE); \
+                         stop that one, or call the machine by another name"
+                    )));
+                }
+                if again_at == began {
+                    (self.log)(&format!(
+                        "another bridge has the name {agent}; waiting at most {limit} for its end"
+                    ));
+                }
+                let again_at = now.monotonic.plus(NAMES_RETRY_MS);
+                self.joining = Some(Joining { agents, bridge, began, again_at });
+                ControlFlow::Continue(())
+            }
+            ClientError::Ended(Ended::Error(_)) => ControlFlow::Break(End::Refused(format!(
+                "cannot join the daemon here as {agent}: {error}"
+            ))),
+            _ => ControlFlow::Break(End::Lost(format!(
+                "cannot join the daemon here as {agent}: {error}"
+            ))),
         }
-        self.joined = agents;
-        self.write(now, Kind::Welcome, &Empty {});
-        ControlFlow::Continue(())
     }
 
     /// Notes that the other side has joined its daemon.
@@ -355,7 +401,7 @@ impl Transport for Link<'_> {
         ControlFlow::Continue(())
     }
 
-    fn tick(&mut self, now: Now, _: &mut Local) -> ControlFlow<End> {
+    fn tick(&mut self, now: Now, local: &mut Local) -> ControlFlow<End> {
         if now.monotonic >= self.lost_at() {
             let (peer, limit) = (&self.agents.peer, time_limit(self.silent_ms()));
             let why = format!("nothing came from {peer}, or reached it, for {limit}");
@@ -371,13 +417,17 @@ impl Transport for Link<'_> {
                 (self.log)(&format!("waiting for {}", self.agents.peer));
             }
         }
-        ControlFlow::Continue(())
+        match self.joining.take_if(|joining| joining.again_at <= now.monotonic) {
+            Some(joining) => self.join(now, joining, local),
+            None => ControlFlow::Continue(()),
+        }
     }
 
     fn deadline(&self) -> Option<Moment> {
         let ping = self.frame_bytes_max.map(|_| self.last_sent.plus(PING_MS));
         let waiting = (!self.says_waiting).then(|| self.began.plus(WAITING_MS));
-        [Some(self.lost_at()), ping, waiting].into_iter().flatten().min()
+        let joining = self.joining.as_ref().map(|joining| joining.again_at);
+        [Some(self.lost_at()), ping, waiting, joining].into_iter().flatten().min()
     }
 
     fn has_room(&self, _: &Host, agent: &Name) -> bool {
