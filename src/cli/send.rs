@@ -28,9 +28,9 @@ use platform::{
 use protocol::{
     calendar::time_limit,
     code::NackCode,
-    name::{EVERYONE, OPERATOR, RELAY},
+    name::{EVERYONE, Name, OPERATOR, RELAY},
     payload::{Capabilities, Group, Nack},
-    relay::{MessageRequest, MessageRow, Messages, RequestName},
+    relay::{DeliveryState, MessageRequest, MessageRow, Messages, RequestName},
     text::escaped,
     topic,
 };
@@ -51,7 +51,7 @@ pub(super) const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
     example = "agent-relay send Ann,Bob \"The build is green.\"",
     example = "agent-relay send @reviewers \"Please look at the branch web.\"",
     example = "agent-relay send --topic build.linux \"*\" - < report.txt",
-    note = "At least once by default: returns when the daemon has accepted the message.",
+    note = "At least once by default: returns when the daemon has accepted the message, and to an agent of another machine (Bob@pi) when that has it or refuses it, at most 5 s later.",
     note = "Several agents get a message each, and each has its line of the result. PowerShell needs quotes: \"Ann,Bob\", \"@reviewers\".",
     note = "",
     note = "Standard input and files are UTF-8, or UTF-16 with a byte order mark. The mark and carriage returns before newlines are not sent. More than a plain line, by shell:",
@@ -138,7 +138,16 @@ struct Accepted {
     recipients: Option<u64>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     away: bool,
+    /// Whether the recipient's machine is known to have the message, if that is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arrived: Option<bool>,
 }
+
+/// The longest wait for the outcome of a message to another machine, in milliseconds.
+const ARRIVAL_MS: u64 = 5_000;
+
+/// The pause between two looks at the state of such a message.
+const ARRIVAL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Send {
     pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
@@ -209,11 +218,15 @@ impl One<'_> {
             true => delivery_of(self.client, &send_id)?,
             false => None,
         };
-        let sent = if self.of.no_ack {
+        let mut sent = if self.of.no_ack {
             self.wait_until_handled(&send_id, deadline)?
         } else {
             self.wait_until_accepted(&send_id, deadline)?
         };
+        let crosses = has_one_delivery && Name::parse_remote(self.to).is_ok();
+        if crosses && !sent.away {
+            sent.arrived = Some(self.wait_until_arrived(&send_id)?);
+        }
         if sent.recipients == Some(0) {
             let why = match &self.of.topic {
                 None => "nobody is here to receive it".to_owned(),
@@ -258,7 +271,7 @@ impl One<'_> {
         loop {
             match self.next(deadline)? {
                 Event::Accepted { send_id: id, recipients, away } if id == *send_id => {
-                    return missed.map_or(Ok(Accepted { recipients, away }), Err);
+                    return missed.map_or(Ok(Accepted { recipients, away, arrived: None }), Err);
                 }
                 Event::Refused { send_id: id, nack } if id == *send_id => {
                     let is_partial = nack.to.is_some() && self.is_to_everyone();
@@ -270,6 +283,27 @@ impl One<'_> {
                     missed = Some(report_earlier(missed, failure));
                 }
                 event => notices.print(event)?,
+            }
+        }
+    }
+
+    /// Waits for a few seconds until the recipient's machine has the message or has refused it.
+    /// Returns whether it is known to have it.
+    fn wait_until_arrived(&self, send_id: &SendId) -> Result<bool, Failure> {
+        let until = clock::monotonic_ms().saturating_add(ARRIVAL_MS);
+        let mut notices = Notices::default();
+        loop {
+            let delivery = delivery_of(self.client, send_id)?;
+            if delivery.is_some_and(|delivery| delivery.is_acknowledged) {
+                return Ok(true);
+            }
+            match self.client.events().recv_timeout(ARRIVAL_INTERVAL) {
+                Ok(Event::Refused { send_id: id, nack }) if id == *send_id => {
+                    return Err(not_delivered(self.client, self.to, &nack));
+                }
+                Ok(event) => notices.print(event)?,
+                Err(RecvTimeoutError::Timeout) if clock::monotonic_ms() < until => {}
+                Err(_) => return Ok(false),
             }
         }
     }
@@ -345,6 +379,9 @@ impl One<'_> {
                 let kept = expires.map(|time| format!(" (kept for {time})")).unwrap_or_default();
                 out.line(format_args!("queued {id}: {to} is away{kept}"))
             }
+            None if accepted.arrived == Some(false) => out.line(format_args!(
+                "accepted {id} here; {to} has not got it yet: `agent-relay status {id}` shows more"
+            )),
             None if self.group.is_some() => out.line(format_args!("{state} {id} for {to}")),
             None => out.line(format_args!("{state} {id}")),
             Some(count) => {
@@ -359,6 +396,7 @@ pub(super) struct Queued {
     pub(super) id: String,
     /// The moment at which it ends undelivered.
     expires: Option<u64>,
+    is_acknowledged: bool,
 }
 
 /// The longest wait for a delivery's id.
@@ -375,7 +413,11 @@ pub(super) fn delivery_of(client: &Client, send_id: &SendId) -> Result<Option<Qu
     let json = data_of(&answer).unwrap_or("{}");
     let found: Messages<MessageRow<'_>> = parse(RequestName::Message, json)?;
     let row = found.messages.into_iter().next();
-    Ok(row.map(|row| Queued { id: row.id.into_owned(), expires: row.delivery.expires }))
+    Ok(row.map(|row| Queued {
+        id: row.id.into_owned(),
+        expires: row.delivery.expires,
+        is_acknowledged: row.delivery.state == DeliveryState::Acknowledged.as_str(),
+    }))
 }
 
 /// Returns a text, unless it is blank. That is a mistake, such as a variable that is not set.

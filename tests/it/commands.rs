@@ -20,7 +20,7 @@ use testkit::{
 pub(crate) const DONE: i32 = 0;
 pub(crate) const FAILED: i32 = 1;
 pub(crate) const USAGE: i32 = 2;
-const NOT_DELIVERED: i32 = 3;
+pub(crate) const NOT_DELIVERED: i32 = 3;
 const TIMED_OUT: i32 = 4;
 
 pub(crate) fn out(output: &Output) -> String {

@@ -1,7 +1,7 @@
 //! Links between the daemons of two machines, here two sandboxes: what crosses, what is refused,
 //! and what a lost link costs.
 
-use crate::commands::{DONE, FAILED, USAGE, err, run};
+use crate::commands::{DONE, FAILED, NOT_DELIVERED, USAGE, err, run};
 use crossbeam_channel::{Sender, bounded};
 use machines::{
     link::{Agents, End, FRAME_EXTRA_BYTES, Link, Pipe},
@@ -494,15 +494,14 @@ fn bridge_and_stdio_link_two_machines_until_they_are_stopped() {
     let row: Value =
         serde_json::from_slice(&run(&laptop, &["agents", "--json"], DONE).stdout).unwrap();
     assert_eq!([&row["name"], &row["host"]], ["Bob@pi", "pi"]);
-    run(&laptop, &["send", "--as", "Ann", "Bob@pi", "hello"], DONE);
+    let sent = run(&laptop, &["send", "--json", "--as", "Ann", "Bob@pi", "hello"], DONE);
+    let sent: Value = serde_json::from_slice(&sent.stdout).unwrap();
+    assert_eq!([&sent["state"], &sent["arrived"]], [&json!("accepted"), &json!(true)]);
     let deliver = bob.expect("DELIVER");
     assert_eq!((body(&deliver), &deliver["from"]), ("hello", &json!("Ann@laptop")));
     bob.acknowledge(&deliver);
-    let mut person = laptop.operator();
-    person.send("Bob@pi", "from a person", at_least_once());
-    person.expect("ACK");
-    let refused = person.expect_code("NACK", "REFUSED");
-    let why = refused["payload"]["message"].as_str().unwrap();
+    let refused = run(&laptop, &["send", "Bob@pi", "from a person"], NOT_DELIVERED);
+    let why = err(&refused);
     assert!(why.contains("@operator is not exported to pi: only Ann"), "{why}");
     running.0.kill().unwrap();
     wait(&mut running.0, "the bridge");
