@@ -5,6 +5,7 @@ mod start;
 
 use crate::{
     batch,
+    js::{self, ConsumerInfo},
     link::{Link, RequestError, Server, StreamSettings},
     local::{FromLocal, Local, ToLocal},
     outbox::{self, Lane, Limit, Outbox, Published},
@@ -47,6 +48,9 @@ const PURGE: Duration = Duration::from_secs(1);
 /// The number of these periods after which the removal is repeated in any case. A server that was
 /// killed may have forgotten it, and it finds out whether there is a stream.
 const PURGES: u64 = 10;
+
+/// The parts of a sending host's share of the stream after one of which it is emptied.
+const PURGED_PARTS: i64 = 4;
 
 /// The deliveries that wait for the loop.
 const DELIVERIES_MAX: usize = 128;
@@ -103,8 +107,8 @@ pub enum End {
 #[derive(Debug)]
 enum Done {
     Published(Lane, Published),
-    /// The removal has ended; false if something is left that was delivered.
-    Purged(Result<bool, RequestError>),
+    /// The removal has ended. Until it began, the consumer was in this state.
+    Purged(Result<ConsumerInfo, RequestError>),
     /// The stream and the consumer were created, or could not be.
     Created(Result<(), RequestError>),
 }
@@ -147,6 +151,10 @@ struct Bridge<'a> {
     work: FuturesUnordered<BoxFuture<'static, Done>>,
     last_beat: Instant,
     purge: Purge,
+    /// The messages that came since the last removal began.
+    unpurged: i64,
+    /// The number of them after which the next one begins at once.
+    purge_after: i64,
     /// The periods since the start.
     periods: u64,
     /// The numbers of the hosts' presences, by which a frame for an earlier presence is known.
@@ -195,6 +203,8 @@ pub async fn run(
         last_beat: now,
         // What an earlier bridge has acknowledged may be there.
         purge: Purge::Wanted,
+        unpurged: 0,
+        purge_after: i64::MAX,
         periods: 0,
         presences: BTreeMap::new(),
         last_presence: 0,
@@ -254,7 +264,7 @@ impl Bridge<'_> {
                 Some(message) = beats.next(), if has_room => self.beat_came(&message),
                 Some(event) = events.recv() => self.link_event(&event),
                 _ = beat.tick() => self.period(),
-                _ = purge.tick() => self.purge(),
+                _ = purge.tick() => self.purge_in_time(),
                 () = sleep_until(deadline) => self.tick(),
             }
             if self.confirm_at.is_some_and(|at| at <= Instant::now()) {
@@ -280,12 +290,23 @@ impl Bridge<'_> {
     fn done(&mut self, done: Done) {
         match done {
             Done::Published(lane, published) => {
+                if let Published::Full(why) = &published {
+                    let host = &lane.host;
+                    let line = format!("messages to {host} wait for room: {why}");
+                    self.report(&format!("full {host}"), &line);
+                }
                 self.carry(outbox::Input::Published(lane, published));
             }
-            Done::Purged(Ok(true)) if self.purge == Purge::Running => self.purge = Purge::None,
-            Done::Purged(purged) => {
+            Done::Purged(Ok(consumer)) => {
+                let is_done = self.purge == Purge::Running && consumer.num_ack_pending == 0;
+                self.purge = if is_done { Purge::None } else { Purge::Wanted };
+                self.stream = consumer.stream(self.stream);
+                self.stream_bytes = consumer.config.stream_bytes().or(self.stream_bytes);
+                self.purge_much();
+            }
+            Done::Purged(Err(error)) => {
                 self.purge = Purge::Wanted;
-                if purged.is_err_and(|error| error.is_not_found()) {
+                if error.is_not_found() {
                     self.report("stream", "NATS has lost this host's stream; creating it");
                     let (link, stream) = (self.link.clone(), self.stream);
                     let create = async move { link.find_or_create(stream).await.map(drop) };
@@ -357,13 +378,15 @@ impl Bridge<'_> {
             FromLocal::Carry(carry, presence) => {
                 let lane =
                     Lane { host: Token::of_host(&carry.host), agent: Token::of_agent(&carry.to) };
-                let border::Carry { host, id, is_message, requires_ack, frame, .. } = carry;
+                let border::Carry { host, id, is_message, requires_ack, ttl_ms, frame, .. } = carry;
                 if is_message && self.presences.get(&lane.host) != Some(&presence) {
                     // The daemon has it for the host's next presence.
                     return;
                 }
                 let (is_repeated, frame) = (requires_ack || !is_message, frame.into());
-                let carry = outbox::Carry { host, id, is_message, is_repeated, frame };
+                let time_to_live = Duration::from_millis(ttl_ms);
+                let carry =
+                    outbox::Carry { host, id, is_message, is_repeated, time_to_live, frame };
                 self.carry(outbox::Input::Carry(lane, carry));
             }
             FromLocal::Confirm(host, id) => {
@@ -421,6 +444,8 @@ impl Bridge<'_> {
             Purge::None | Purge::Wanted => Purge::Wanted,
             Purge::Running | Purge::RunningAndWanted => Purge::RunningAndWanted,
         };
+        self.unpurged += 1;
+        self.purge_much();
         if let Err((host, why)) = self.pass(received) {
             let line = format!("a message of {host} is dropped: {why}");
             self.report(&format!("from {host}"), &line);
@@ -484,17 +509,30 @@ impl Bridge<'_> {
         }
     }
 
-    /// Removes from the stream what is acknowledged.
-    fn purge(&mut self) {
+    /// Removes from the stream what is acknowledged, once in a while.
+    fn purge_in_time(&mut self) {
         self.periods += 1;
         let is_due = self.purge == Purge::None && self.periods.is_multiple_of(PURGES);
         if self.purge == Purge::Wanted || is_due {
-            self.purge = Purge::Running;
-            let link = self.link.clone();
-            // If JetStream cannot, or has not all acknowledgements yet, it is asked again.
-            let purge = async move { Done::Purged(link.purge().await) };
-            self.work.push(purge.boxed());
+            self.purge();
         }
+    }
+
+    /// Removes from the stream what is acknowledged before a sending host has used up its share.
+    fn purge_much(&mut self) {
+        if self.purge == Purge::Wanted && self.unpurged >= self.purge_after {
+            self.purge();
+        }
+    }
+
+    fn purge(&mut self) {
+        (self.purge, self.unpurged) = (Purge::Running, 0);
+        let share = js::share(self.stream.bytes, self.link.server().max_payload);
+        self.purge_after = share / PURGED_PARTS;
+        let link = self.link.clone();
+        // If JetStream cannot, or has not all acknowledgements yet, it is asked again.
+        let purge = async move { Done::Purged(link.purge().await) };
+        self.work.push(purge.boxed());
     }
 }
 

@@ -4,8 +4,8 @@ use crate::{
     outbox::{Published, Refusal, RefusalKind},
     subject::{self, Token},
 };
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 /// The time after which JetStream delivers again what was not acknowledged. A bridge acknowledges
@@ -25,6 +25,13 @@ pub const AGE_MAX: Duration = Duration::from_secs(10 * 60);
 /// The size of a host's stream, unless another one is given.
 pub const STREAM_BYTES: i64 = 256 << 20;
 
+/// The parts of a stream of which one sending host may fill one. It may fill a second one with
+/// messages of its own stream, which it has the server send there.
+const SHARES: i64 = 3;
+
+/// The messages of one sending host that a stream takes at least, however small it is.
+const SHARE_MIN: i64 = 16;
+
 /// JetStream's code of "stream not found".
 pub const STREAM_NOT_FOUND: u64 = 10059;
 
@@ -39,6 +46,15 @@ const MESSAGE_TOO_LARGE: u64 = 10054;
 
 /// JetStream's code of an error of the stream's store, such as a limit that is reached.
 const STORE_FAILED: u64 = 10077;
+
+/// The settings of a stream that can be chosen.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamSettings {
+    /// The servers that keep it.
+    pub replicas: usize,
+    /// Its size, in bytes.
+    pub bytes: i64,
+}
 
 /// An error that JetStream answers.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -57,6 +73,12 @@ pub struct ApiError {
 #[must_use]
 pub fn create_stream_subject(host: &Token) -> String {
     format!("$JS.API.STREAM.CREATE.{}", subject::stream(host))
+}
+
+/// The subject that changes the settings of a host's stream.
+#[must_use]
+pub fn update_stream_subject(host: &Token) -> String {
+    format!("$JS.API.STREAM.UPDATE.{}", subject::stream(host))
 }
 
 /// The subject that asks for the state of a host's stream.
@@ -89,16 +111,31 @@ pub fn next_subject(host: &Token) -> String {
     format!("$JS.API.CONSUMER.MSG.NEXT.{}.{host}", subject::stream(host))
 }
 
-/// The request that creates a host's stream.
+/// The most messages of one sending host in a stream of this size, if a message has at most
+/// `payload_max` bytes: none can fill the stream for the others.
+#[must_use]
+pub fn share(stream_bytes: i64, payload_max: usize) -> i64 {
+    let payload_max = i64::try_from(payload_max.max(1)).unwrap_or(i64::MAX);
+    (stream_bytes / SHARES / payload_max).max(SHARE_MIN)
+}
+
+/// The settings of a host's stream, in a request that creates it or changes it.
 ///
 /// The stream's retention is by limits, and the host removes what it has acknowledged from the
 /// beginning. Retention as a work queue would remove single messages, and a server that was killed
 /// may then count some as pending that it has removed: these fill the consumer's window for ever.
+///
+/// The stream keeps one subject for each sending host, and at most a [`share`] of messages with it.
+/// A host could invent any number of subjects with names of agents.
 #[must_use]
-pub fn create_stream(host: &Token, replicas: usize, bytes: i64) -> Value {
+pub fn stream_settings(host: &Token, settings: StreamSettings, payload_max: usize) -> Value {
+    let StreamSettings { replicas, bytes } = settings;
     json!({
         "name": subject::stream(host),
-        "subjects": [subject::filter(host)],
+        "subjects": [subject::pattern(host)],
+        "subject_transform": {"src": subject::pattern(host), "dest": subject::kept(host)},
+        "max_msgs_per_subject": share(bytes, payload_max),
+        "discard_new_per_subject": true,
         "retention": "limits",
         "storage": "file",
         "discard": "new",
@@ -185,6 +222,17 @@ pub struct ConsumerInfo {
     pub ack_floor: Place,
     /// The number of messages that are delivered and not acknowledged.
     pub num_ack_pending: usize,
+    /// The servers that keep it, if there is a cluster.
+    #[serde(default)]
+    cluster: Option<Cluster>,
+}
+
+/// The servers that keep a consumer, which are those of its stream.
+#[derive(Debug, Deserialize)]
+struct Cluster {
+    /// All but the leader.
+    #[serde(default)]
+    replicas: Vec<IgnoredAny>,
 }
 
 /// A place in the stream.
@@ -237,6 +285,14 @@ impl ConsumerConfig {
 }
 
 impl ConsumerInfo {
+    /// The settings of the stream, as far as its consumer shows them. `known` has the others.
+    #[must_use]
+    pub fn stream(&self, known: StreamSettings) -> StreamSettings {
+        let others = self.cluster.as_ref().map_or(0, |cluster| cluster.replicas.len());
+        let bytes = self.config.stream_bytes().unwrap_or(known.bytes);
+        StreamSettings { replicas: others + 1, bytes }
+    }
+
     /// The last sequence up to which all is acknowledged.
     #[must_use]
     pub fn floor(&self) -> u64 {
@@ -246,19 +302,32 @@ impl ConsumerInfo {
     }
 }
 
-/// The settings of the stream that bound messages.
-#[derive(Clone, Debug, Deserialize)]
-pub struct StreamConfig {
-    /// The stream's size, or -1.
-    #[serde(default)]
-    pub max_bytes: i64,
-}
-
 /// The state of the stream.
 #[derive(Clone, Debug, Deserialize)]
 pub struct StreamInfo {
     /// The stream's settings.
-    pub config: StreamConfig,
+    config: Map<String, Value>,
+}
+
+impl StreamInfo {
+    /// The stream's size and replicas.
+    #[must_use]
+    pub fn settings(&self) -> StreamSettings {
+        let number = |key| self.config.get(key).and_then(Value::as_i64);
+        let replicas = number("num_replicas").and_then(|it| usize::try_from(it).ok());
+        let bytes = number("max_bytes").unwrap_or(-1);
+        StreamSettings { replicas: replicas.unwrap_or(1), bytes }
+    }
+
+    /// All settings of the stream, with those of [`stream_settings`] in place of its own.
+    #[must_use]
+    pub fn changed(self, host: &Token, settings: StreamSettings, payload_max: usize) -> Value {
+        let mut config = self.config;
+        if let Value::Object(wanted) = stream_settings(host, settings, payload_max) {
+            config.extend(wanted);
+        }
+        Value::Object(config)
+    }
 }
 
 /// The outcome of a publish to a host, from JetStream's answer. `bytes` is the size of the host's
@@ -273,24 +342,21 @@ pub fn published(host: &Token, answer: &[u8], bytes: Option<i64>) -> Published {
     let Err(ApiError { err_code, description, .. }) = read::<Stored>(answer) else {
         return Published::Stored;
     };
-    let kind = match err_code {
-        MESSAGE_TOO_LARGE => RefusalKind::TooLarge,
-        STORE_FAILED if description.contains("maximum") => RefusalKind::Full,
+    let stream = subject::stream(host);
+    match err_code {
+        MESSAGE_TOO_LARGE => {
+            let message =
+                format!("NATS's stream {stream} refuses the message: {description}; shorten it");
+            Published::Refused(Refusal { kind: RefusalKind::TooLarge, message })
+        }
+        STORE_FAILED if description.contains("maximum") => {
+            let size = bytes.map(|bytes| format!(" (its max_bytes is {bytes})"));
+            let size = size.unwrap_or_default();
+            Published::Full(format!("NATS's stream {stream} is full: {description}{size}"))
+        }
         // JetStream looks for a leader, or its disk has failed: to be repeated.
-        _ => return Published::Unknown,
-    };
-    let size = bytes.filter(|_| kind == RefusalKind::Full);
-    let size = size.map(|bytes| format!(" (its max_bytes is {bytes})"));
-    let remedy = match kind {
-        RefusalKind::TooLarge => "shorten it",
-        RefusalKind::Full | RefusalKind::NoStream => "send it again later",
-    };
-    let message = format!(
-        "NATS's stream {} refuses the message: {description}{}; {remedy}",
-        subject::stream(host),
-        size.unwrap_or_default()
-    );
-    Published::Refused(Refusal { kind, message })
+        _ => Published::Unknown,
+    }
 }
 
 /// Whether a subject is one on which a delivery to `host` is acknowledged.
@@ -339,9 +405,27 @@ mod tests {
         );
         assert_eq!(published(&pi(), b"x", None), Published::Unknown);
         let full = published(&pi(), &error(10077, "maximum bytes exceeded"), Some(1024));
-        let Published::Refused(refusal) = full else { panic!("{full:?}") };
-        assert_eq!(refusal.kind, RefusalKind::Full);
-        assert!(refusal.message.contains("exceeded (its max_bytes is 1024)"), "{refusal:?}");
+        let Published::Full(why) = full else { panic!("{full:?}") };
+        assert!(why.contains("exceeded (its max_bytes is 1024)"), "{why}");
+    }
+
+    #[test]
+    fn share_of_a_sending_host_is_a_third_of_a_stream() {
+        assert_eq!(share(256 << 20, 1 << 20), 85);
+        assert_eq!(share(256 << 20, 2 << 20), 42);
+        assert_eq!(share(1 << 20, 1 << 20), SHARE_MIN);
+        assert_eq!(share(-1, 0), SHARE_MIN);
+    }
+
+    #[test]
+    fn changed_stream_keeps_its_other_settings() {
+        let config = json!({"config": {"max_bytes": 7, "num_replicas": 3, "allow_direct": true}});
+        let info: StreamInfo = serde_json::from_value(config).unwrap();
+        let StreamSettings { replicas, bytes } = info.settings();
+        assert_eq!((replicas, bytes), (3, 7));
+        let changed = info.changed(&pi(), StreamSettings { replicas: 1, bytes: 1 << 30 }, 1 << 20);
+        assert_eq!(changed["allow_direct"], true);
+        assert_eq!((&changed["num_replicas"], &changed["max_bytes"]), (&json!(1), &json!(1 << 30)));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The connection to NATS.
 
+pub use crate::js::StreamSettings;
 use crate::{
     js::{self, ApiError, ConsumerInfo, StreamInfo},
     outbox::{Publish, Published},
@@ -87,15 +88,6 @@ impl Credentials {
             line.starts_with("SU") && line.bytes().all(|byte| byte.is_ascii_alphanumeric());
         is_seed.then(|| Self::Nkey(line.to_owned()))
     }
-}
-
-/// The settings of a stream that is created.
-#[derive(Clone, Copy, Debug)]
-pub struct StreamSettings {
-    /// The servers that keep it.
-    pub replicas: usize,
-    /// Its size.
-    pub bytes: i64,
 }
 
 /// A server, as it describes itself.
@@ -240,8 +232,8 @@ impl Link {
         if !found.as_ref().is_err_and(RequestError::is_not_found) {
             return found;
         }
-        let stream = self.create_stream(&self.here, stream.replicas, stream.bytes).await?;
-        self.create_consumer(&self.here, &stream).await
+        let stream = self.create_stream(&self.here, stream).await?;
+        self.create_consumer(&self.here, stream.settings().bytes).await
     }
 
     /// Creates the stream of a host, unless it exists.
@@ -251,47 +243,78 @@ impl Link {
     pub async fn create_stream(
         &self,
         host: &Token,
-        replicas: usize,
-        bytes: i64,
+        settings: StreamSettings,
     ) -> Result<StreamInfo, RequestError> {
         match self.ask(js::stream_info_subject(host), None).await {
             Err(RequestError::Api(error)) if error.err_code == js::STREAM_NOT_FOUND => {
-                let request = js::create_stream(host, replicas, bytes);
+                let request = js::stream_settings(host, settings, self.server().max_payload);
                 self.ask(js::create_stream_subject(host), Some(request)).await
             }
             other => other,
         }
     }
 
-    /// Creates the consumer of a host, unless it exists.
+    /// Creates the stream of a host, or changes it if it exists. What is `None` keeps its value, or
+    /// gets that of `usual`.
+    ///
+    /// # Errors
+    /// If this host may not, or JetStream cannot.
+    pub async fn set_up_stream(
+        &self,
+        host: &Token,
+        (replicas, bytes): (Option<usize>, Option<i64>),
+        usual: StreamSettings,
+    ) -> Result<StreamSettings, RequestError> {
+        let wanted = |other: StreamSettings| StreamSettings {
+            replicas: replicas.unwrap_or(other.replicas),
+            bytes: bytes.unwrap_or(other.bytes),
+        };
+        let found: StreamInfo = match self.ask(js::stream_info_subject(host), None).await {
+            // What was created just now cannot be changed in a cluster for a moment.
+            Err(error) if error.is_not_found() => {
+                let created = self.create_stream(host, wanted(usual)).await?;
+                return Ok(created.settings());
+            }
+            found => found?,
+        };
+        let wanted = wanted(found.settings());
+        let request = found.changed(host, wanted, self.server().max_payload);
+        let changed: StreamInfo = self.ask(js::update_stream_subject(host), Some(request)).await?;
+        Ok(changed.settings())
+    }
+
+    /// Creates the consumer of a host, or changes its note of the stream's size.
     ///
     /// # Errors
     /// If this host may not, or JetStream cannot.
     pub async fn create_consumer(
         &self,
         host: &Token,
-        stream: &StreamInfo,
+        stream_bytes: i64,
     ) -> Result<ConsumerInfo, RequestError> {
-        match self.ask(js::consumer_info_subject(host), None).await {
-            Err(RequestError::Api(error)) if error.err_code == js::CONSUMER_NOT_FOUND => {
-                let request = js::create_consumer(host, stream.config.max_bytes);
-                self.ask(js::create_consumer_subject(host), Some(request)).await
-            }
-            other => other,
+        let found: Result<ConsumerInfo, _> = self.ask(js::consumer_info_subject(host), None).await;
+        match found {
+            Err(RequestError::Api(error)) if error.err_code == js::CONSUMER_NOT_FOUND => {}
+            Ok(found)
+                if found.config.unusable(host).is_none()
+                    && found.config.stream_bytes() != Some(stream_bytes) => {}
+            other => return other,
         }
+        let request = js::create_consumer(host, stream_bytes);
+        self.ask(js::create_consumer_subject(host), Some(request)).await
     }
 
     /// Removes from this host's stream what is acknowledged up to a sequence without a gap. Returns
-    /// whether all that was delivered is acknowledged.
+    /// the consumer as it was before.
     ///
     /// # Errors
     /// If JetStream cannot. Then a later call removes it, or the stream's limit of age.
-    pub async fn purge(&self) -> Result<bool, RequestError> {
+    pub async fn purge(&self) -> Result<ConsumerInfo, RequestError> {
         let consumer = self.consumer().await?;
         if let Some(request) = js::purge(consumer.floor()) {
             self.ask::<Value>(js::purge_subject(&self.here), Some(request)).await?;
         }
-        Ok(consumer.num_ack_pending == 0)
+        Ok(consumer)
     }
 
     async fn ask<T: DeserializeOwned>(

@@ -19,8 +19,9 @@ pub enum ToLocal {
     Present(Host, Vec<Name>, u64),
     /// A host is absent.
     Absent(Host),
-    /// A batch has come from a host for an agent. Its frames may be anything.
-    Incoming(Host, Token, Batch),
+    /// A batch has come from a host, for an agent if the stream has kept its name. Its frames may
+    /// be anything.
+    Incoming(Host, Option<Token>, Batch),
     /// The other host has confirmed the frame of this id.
     Carried(Host, String),
     /// The frame of this id is not carried.

@@ -10,7 +10,9 @@
 //! outbox renumbers a lane when the host's bridge restarts, and when it publishes a frame again
 //! although confirmed ones have left gaps.
 //!
-//! One publish of a lane is in flight at a time; what comes meanwhile shares the next.
+//! One publish of a lane is in flight at a time; what comes meanwhile shares the next. A publish for
+//! which the stream has no room is repeated until there is some. A message whose time to live ends
+//! before that is refused.
 
 mod values;
 
@@ -35,7 +37,7 @@ pub const HEADER_ROOM: usize = 512;
 
 /// The pause before a publish without an answer is repeated, at first. It doubles with each
 /// repetition.
-pub const PAUSE: Duration = Duration::from_millis(100);
+pub const PAUSE: Duration = Duration::from_millis(25);
 
 /// The longest pause before a publish is repeated.
 pub const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -198,12 +200,13 @@ impl Outbox {
     }
 
     fn refusal(&self, lane: &Lane, carry: &Carry) -> Option<Refusal> {
-        let (room, length) = (self.room(), carry.frame.len());
-        if batch::one(&carry.frame) > room {
+        let length = carry.frame.len();
+        let longest = self.room().saturating_sub(batch::one(b""));
+        if length > longest {
             let Limit { name, bytes } = &self.limit;
             let message = format!(
-                "the message has {length} bytes, and NATS carries at most {room} to {}: its {name} \
-                 is {bytes}; shorten the message, or raise {name}",
+                "the message has {length} bytes with its header, and NATS carries at most {longest} \
+                 to {}: its {name} is {bytes}; shorten the message, or raise {name}",
                 carry.host
             );
             return Some(Refusal { kind: RefusalKind::TooLarge, message });
@@ -306,9 +309,7 @@ impl Outbox {
         for number in numbers {
             let Some(frame) = queue.frames.get_mut(&number) else { continue };
             // What was published before may have arrived.
-            if !frame.may_be_there
-                && refusal.as_ref().is_some_and(|it| frame.carry.is_message || it.is_final())
-            {
+            if !frame.may_be_there && refusal.is_some() {
                 refused.push(frame.carry.id.clone());
                 continue;
             }
@@ -355,11 +356,15 @@ impl Outbox {
             }
         }
         let since = in_flight.no_stream_since.take().unwrap_or(now);
-        if *published == Published::NoStream {
-            in_flight.no_stream_since = Some(since);
-            if now.saturating_duration_since(since) >= STREAM_MAX {
-                self.refuse_all(lane, outputs);
+        match published {
+            Published::NoStream => {
+                in_flight.no_stream_since = Some(since);
+                if now.saturating_duration_since(since) >= STREAM_MAX {
+                    self.refuse_all(lane, outputs);
+                }
             }
+            Published::Full(why) => self.refuse_expired(now, lane, why, outputs),
+            _ => {}
         }
         self.publish_next(lane, outputs);
     }
@@ -392,6 +397,25 @@ impl Outbox {
             subject::stream(&lane.host)
         );
         self.refuse(lane, ids, &Refusal { kind: RefusalKind::NoStream, message }, outputs);
+    }
+
+    /// Refuses the messages of a lane whose time to live has passed while its host's stream was
+    /// full, but none that was published before.
+    fn refuse_expired(&mut self, now: Instant, lane: &Lane, why: &str, outputs: &mut Vec<Output>) {
+        let Some(queue) = self.queues.get_mut(lane) else { return };
+        let is_over = |Frame { carry, begun, may_be_there, .. }: &&Frame| {
+            let waits = now.saturating_duration_since(*begun);
+            carry.is_message && !may_be_there && waits >= carry.time_to_live
+        };
+        let over = queue.frames.values().filter(is_over);
+        let ids: Vec<_> = over.map(|frame| frame.carry.id.clone()).collect();
+        if ids.is_empty() {
+            return;
+        }
+        // The batch in flight may hold some of them.
+        queue.undo_publish();
+        let message = format!("{why}, and stayed so for the message's time to live");
+        self.refuse(lane, ids, &Refusal { kind: RefusalKind::Full, message }, outputs);
     }
 
     /// Removes a frame, wherever it is.
@@ -476,9 +500,7 @@ impl Outbox {
                 continue;
             }
             // Another server accepts less than the one before.
-            let numbers = queue.in_flight.take().map(|it| it.numbers).unwrap_or_default();
-            let is_there = |number: &u64| queue.frames.contains_key(number);
-            queue.due.extend(numbers.into_iter().filter(is_there));
+            queue.undo_publish();
             divided.push(lane.clone());
         }
         for lane in divided {
@@ -523,6 +545,13 @@ impl Queue {
     fn has_gap(&self) -> bool {
         let ends = self.frames.first_key_value().zip(self.frames.last_key_value());
         ends.is_some_and(|((first, _), (last, _))| last - first >= self.frames.len() as u64)
+    }
+
+    /// Makes the frames of the publish in flight due, so that another batch has them.
+    fn undo_publish(&mut self) {
+        let numbers = self.in_flight.take().map(|it| it.numbers).unwrap_or_default();
+        let is_there = |number: &u64| self.frames.contains_key(number);
+        self.due.extend(numbers.into_iter().filter(is_there));
     }
 
     /// Repeats no publish all of whose frames are confirmed or dropped.

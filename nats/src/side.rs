@@ -175,10 +175,13 @@ impl Side {
         &mut self,
         now: Now,
         host: &Host,
-        (agent, batch): (Token, Batch),
+        (agent, batch): (Option<Token>, Batch),
         local: &mut Local,
     ) {
         let Some(peer) = self.hosts.get_mut(host).filter(|peer| peer.is_joined) else { return };
+        let Some(agent) = agent.or_else(|| recipient(&batch)) else {
+            return self.line(Some(format!("a message of {host} is dropped: it is for no agent")));
+        };
         for arrived in peer.inbox.arrived(&agent, batch) {
             self.arrived(now, host, &agent, arrived, local);
         }
@@ -222,6 +225,12 @@ impl Side {
             self.to_bridge(FromLocal::Confirm(host.clone(), id));
         }
     }
+}
+
+/// The recipient of a batch's first frame. All frames of a bridge's batch have the same one.
+fn recipient(batch: &Batch) -> Option<Token> {
+    let envelope = Envelope::read(batch.frames.first()?.1.as_ref()).ok()?;
+    Some(Token::of_agent(&Name::parse(envelope.to.as_deref()?).ok()?))
 }
 
 /// What this side reads of a frame. The border checks it.

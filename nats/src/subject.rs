@@ -88,15 +88,32 @@ pub fn filter(host: &Token) -> String {
     format!("{MESSAGES}.{host}.>")
 }
 
-/// The sender's host and the agent in the subject of a message that was received by `here`, or
-/// `None` if the subject is not one of a message to `here`.
+/// The pattern of the subjects of messages to `host`.
 #[must_use]
-pub fn sender(subject: &str, here: &Token) -> Option<(Token, Token)> {
+pub fn pattern(host: &Token) -> String {
+    format!("{MESSAGES}.{host}.*.*")
+}
+
+/// The token in place of the agent in the subjects that a stream keeps. No agent has it.
+const ANY_AGENT: &str = "~";
+
+/// What the stream of `host` keeps for a subject of [`pattern`], as a destination of a subject
+/// transform. All messages of one sending host get one subject, for which the stream has a limit.
+#[must_use]
+pub fn kept(host: &Token) -> String {
+    format!("{MESSAGES}.{host}.{{{{wildcard(1)}}}}.{ANY_AGENT}")
+}
+
+/// The sender's host in the subject of a message that was received by `here`, and the agent, if the
+/// stream has kept it. `None` if the subject is not one of a message to `here`.
+#[must_use]
+pub fn sender(subject: &str, here: &Token) -> Option<(Token, Option<Token>)> {
     let mut tokens = subject.split('.');
     let [first, to, from, agent] = [tokens.next()?, tokens.next()?, tokens.next()?, tokens.next()?];
     let matches = first == MESSAGES && to == here.as_str() && tokens.next().is_none();
     (matches && !agent.is_empty()).then_some(())?;
-    Some((Token::received(from)?, Token(agent.to_owned())))
+    let agent = (agent != ANY_AGENT).then(|| Token(agent.to_owned()));
+    Some((Token::received(from)?, agent))
 }
 
 /// The subject on which `from` confirms frames to `to`.
@@ -144,7 +161,8 @@ mod tests {
     fn sender_is_read_only_from_subjects_of_messages_to_this_host() {
         let pi = token("pi");
         let bob = Token::of_agent(&Name::parse("Bob").unwrap());
-        assert_eq!(sender("relay.pi.desk~1.bob", &pi), Some((token("desk.1"), bob)));
+        assert_eq!(sender("relay.pi.desk~1.bob", &pi), Some((token("desk.1"), Some(bob))));
+        assert_eq!(sender("relay.pi.desk~1.~", &pi), Some((token("desk.1"), None)));
         for subject in [
             "relay.desk.pi.bob",
             "relay.pi.desk",

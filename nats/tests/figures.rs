@@ -14,7 +14,7 @@ mod support;
 
 use agent_relay_nats::{
     js,
-    link::{Link, Servers},
+    link::{Link, Servers, StreamSettings},
     outbox::{Publish, Published},
     pull::{self, Received},
     subject::{self, Token},
@@ -64,8 +64,14 @@ impl Bare {
         let servers = Servers { urls, ..Servers::default() };
         let (link, deliveries) = runtime.block_on(async {
             let (link, _events) = Link::connect(&servers, here.clone()).await.unwrap();
-            let stream = link.create_stream(&here, replicas, js::STREAM_BYTES).await.unwrap();
-            link.create_consumer(&here, &stream).await.unwrap();
+            let settings = StreamSettings { replicas, bytes: js::STREAM_BYTES };
+            let mut stream = js::stream_settings(&here, settings, link.server().max_payload);
+            // Nothing is removed from it, so it has no shares.
+            stream["max_msgs_per_subject"] = (-1).into();
+            stream["discard_new_per_subject"] = false.into();
+            let stream = stream.to_string().into();
+            link.client().request(js::create_stream_subject(&here), stream).await.unwrap();
+            link.create_consumer(&here, js::STREAM_BYTES).await.unwrap();
             let (sender, deliveries) = mpsc::channel(WINDOW);
             tokio::spawn(pull::run(link.clone(), here.clone(), sender));
             (link, deliveries)

@@ -79,6 +79,7 @@ impl Side {
         let daemon = Daemon {
             server: context.server(&endpoint),
             key: identity.operator_key(&endpoint)?,
+            remote_ttl_ms: context.config.remote_ttl_ms,
             when_absent: Some(starter.when_absent(&endpoint)),
             endpoint,
         };

@@ -42,6 +42,7 @@ impl Side {
             endpoint: sandbox.endpoint().as_text().to_owned(),
             server: None,
             key: Secret::stated(key.trim_end()),
+            remote_ttl_ms: 600_000,
             when_absent: None,
         };
         let exports: Vec<_> = exports.iter().map(name).collect();
@@ -292,7 +293,6 @@ fn bridge_leaves_names_of_another_bridge_alone() {
     await_agent(&laptop, "Bob@pi");
 }
 
-#[test]
 /// After a reboot of the laptop, the pi does not know yet that the earlier link is lost.
 #[test]
 fn bridge_waits_for_the_names_of_an_earlier_one() {
@@ -311,6 +311,7 @@ fn bridge_waits_for_the_names_of_an_earlier_one() {
     await_agent(&rebooted, "Bob@pi");
 }
 
+#[test]
 fn sender_is_notified_of_what_does_not_arrive() {
     let (laptop, pi) = (Sandbox::with_config("remote_ttl_ms = 1000\n"), Sandbox::new());
     let mut ann = laptop.join("Ann");

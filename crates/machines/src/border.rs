@@ -122,13 +122,15 @@ pub struct Carry {
     /// Whether the frame is an at-least-once message, for which the transport owes
     /// [`Input::Carried`] or [`Input::NotCarried`].
     pub requires_ack: bool,
+    /// The time to live of a message, in milliseconds; 0 for other frames, which have none.
+    pub ttl_ms: u64,
     /// The frame's JSON.
     pub frame: Vec<u8>,
 }
 
 impl Carry {
     const fn reply(host: Host, to: Name, id: String, frame: Vec<u8>) -> Self {
-        Self { host, to, id, is_message: false, requires_ack: false, frame }
+        Self { host, to, id, is_message: false, requires_ack: false, ttl_ms: 0, frame }
     }
 }
 
@@ -157,14 +159,17 @@ impl Remote {
 #[derive(Debug)]
 pub struct Border {
     exports: HashSet<Name>,
+    /// The time to live of a message that states none, in milliseconds.
+    ttl_ms: u64,
     remotes: HashMap<Host, Remote>,
 }
 
 impl Border {
-    /// A border that exports these agents of this machine.
+    /// A border that exports these agents of this machine, whose daemon gives a message to another
+    /// machine this time to live.
     #[must_use]
-    pub fn new(exports: impl IntoIterator<Item = Name>) -> Self {
-        Self { exports: exports.into_iter().collect(), remotes: HashMap::new() }
+    pub fn new(exports: impl IntoIterator<Item = Name>, ttl_ms: u64) -> Self {
+        Self { exports: exports.into_iter().collect(), ttl_ms, remotes: HashMap::new() }
     }
 
     /// Handles one input and appends the actions for the driver.
@@ -253,13 +258,15 @@ impl Border {
         let envelope = Envelope::read(delivery.json().as_bytes()).expect("a delivery was read");
         let (topic, way) = (delivery.topic.as_deref(), Way { from: &from, to: &to });
         let frame = way.send(now, &delivery.id, topic, envelope.payload, envelope.payload_meta);
-        let (id, requires_ack) = (delivery.id.clone(), delivery.requires_ack);
+        let meta = envelope.payload_meta.map(|meta| envelope.decode_member::<SendMeta>(meta));
+        let stated = meta.and_then(Result::ok).and_then(|meta| meta.ttl_ms);
         out.push(Output::Carry(Carry {
             host: host.clone(),
             to,
-            id,
+            id: delivery.id.clone(),
             is_message: true,
-            requires_ack,
+            requires_ack: delivery.requires_ack,
+            ttl_ms: stated.unwrap_or(self.ttl_ms),
             frame,
         }));
     }

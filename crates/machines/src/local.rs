@@ -33,6 +33,8 @@ pub struct Daemon {
     pub server: Option<User>,
     /// The operator's key.
     pub key: Secret,
+    /// The time to live of a message to another machine that states none, in milliseconds.
+    pub remote_ttl_ms: u64,
     /// A callback for each attempt to reconnect that finds no daemon.
     pub when_absent: Option<WhenAbsent>,
 }
@@ -49,7 +51,9 @@ impl Daemon {
             let remedy = "if no daemon has run yet, run `agent-relay up`; or use --home DIR";
             HomeError::because(error).hint(remedy)
         })?;
-        Ok(Self { server: context.server(&endpoint), key, when_absent: None, endpoint })
+        let remote_ttl_ms = context.config.remote_ttl_ms;
+        let server = context.server(&endpoint);
+        Ok(Self { server, key, remote_ttl_ms, when_absent: None, endpoint })
     }
 
     fn settings(&self, name: &Name, bridge: &Secret) -> Settings {
@@ -143,7 +147,7 @@ impl Local {
     /// The side of this daemon, which exports these agents.
     #[must_use]
     pub fn new(daemon: Daemon, exports: impl IntoIterator<Item = Name>) -> Self {
-        let border = Border::new(exports);
+        let border = Border::new(exports, daemon.remote_ttl_ms);
         Self { daemon, border, joined: Vec::new(), outputs: Vec::new() }
     }
 

@@ -37,8 +37,12 @@ impl Bridge<'_> {
                     let list: Vec<_> = names.iter().map(Name::as_str).collect();
                     let list =
                         if list.is_empty() { "no agent".to_owned() } else { list.join(", ") };
-                    self.report(&format!("here {host} {list}"), &format!("{host} is here: {list}"));
                     let token = Token::of_host(&host);
+                    let is_known = self.presences.contains_key(&token);
+                    // A host whose agents change all the time has one line in a while.
+                    let topic =
+                        if is_known { format!("exports {host}") } else { format!("here {host}") };
+                    self.report(&topic, &format!("{host} is here: {list}"));
                     self.last_presence += 1;
                     let presence =
                         *self.presences.entry(token.clone()).or_insert(self.last_presence);

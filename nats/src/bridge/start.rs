@@ -2,7 +2,7 @@
 
 use super::{Settings, Subscribers, hosts::Own};
 use crate::{
-    js,
+    js::{self, ConsumerInfo},
     link::{Link, RequestError, Servers, StreamSettings},
     presence::{self, FIRST_ANSWERS, Presence},
     reports::printable,
@@ -42,7 +42,9 @@ pub async fn start(
 ) -> Result<Started, String> {
     let here = Token::of_host(&settings.here);
     let (link, mut events) = connect(servers, &here, lines).await?;
-    let stream_bytes = prepare(&link, &mut events, &here, stream, lines).await?;
+    let found = prepare(&link, &mut events, &here, stream, lines).await?;
+    // If the stream is deleted, it is created again as it was.
+    let (stream_bytes, stream) = (found.config.stream_bytes(), found.stream(stream));
     let random =
         platform::random::bytes().map_err(|error| format!("the system has no random: {error}"))?;
     let instance = u64::from_be_bytes(random);
@@ -101,20 +103,20 @@ pub async fn connect(
     }
 }
 
-/// Finds this host's consumer, or creates it and the stream. Returns the stream's size, if known.
+/// Finds this host's consumer, or creates it and the stream.
 async fn prepare(
     link: &Link,
     events: &mut mpsc::Receiver<Event>,
     here: &Token,
     stream: StreamSettings,
     lines: &dyn Fn(&str),
-) -> Result<Option<i64>, String> {
+) -> Result<ConsumerInfo, String> {
     let mut reported = None;
     loop {
         let error = match link.find_or_create(stream).await {
             Ok(info) => {
                 return match info.config.unusable(here) {
-                    None => Ok(info.config.stream_bytes()),
+                    None => Ok(info),
                     Some(why) => Err(format!("the consumer {here} is unusable: {why}")),
                 };
             }

@@ -3,14 +3,18 @@
 use super::{Failure, join::check_replicas, line, runtime, servers};
 use crate::{
     bridge, js,
+    link::StreamSettings,
     subject::{self, Token},
 };
 use argh::FromArgs;
 use protocol::name::Host;
 use std::path::PathBuf;
 
-/// Create the stream and the consumer of each host, unless they exist. Needs credentials of NATS
-/// that may use the JetStream API.
+/// A number of MiB, shifted by this to the left, is one of bytes.
+const MIB_SHIFT: u32 = 20;
+
+/// Create the stream and the consumer of each host, or change them if they exist. Needs credentials
+/// of NATS that may use the JetStream API.
 #[derive(Debug, FromArgs)]
 #[argh(
     help_triggers("--help"),
@@ -38,12 +42,12 @@ pub(super) struct Setup {
     /// the key of that certificate, in PEM
     #[argh(option, arg_name = "FILE")]
     tls_key: Option<PathBuf>,
-    /// the replicas of each stream (1)
-    #[argh(option, default = "1", arg_name = "N")]
-    replicas: usize,
-    /// the size of each stream, in MiB (256)
-    #[argh(option, default = "256", arg_name = "MIB")]
-    max_mib: u32,
+    /// the replicas of each stream (1, or as many as it has)
+    #[argh(option, arg_name = "N")]
+    replicas: Option<usize>,
+    /// the size of each stream, in MiB (256, or the one that it has)
+    #[argh(option, arg_name = "MIB")]
+    max_mib: Option<u32>,
 }
 
 impl Setup {
@@ -58,10 +62,11 @@ impl Setup {
             return Err(Failure::usage("no host is named; add --host HOST"));
         };
         let first = Token::of_host(first);
-        check_replicas(self.replicas)?;
+        self.replicas.map_or(Ok(()), check_replicas)?;
         let servers =
             servers(&self.server, self.creds.as_ref(), self.tls_ca, self.tls_cert, self.tls_key)?;
-        let (replicas, bytes) = (self.replicas, i64::from(self.max_mib) << 20);
+        let wanted = (self.replicas, self.max_mib.map(|mib| i64::from(mib) << MIB_SHIFT));
+        let usual = StreamSettings { replicas: 1, bytes: js::STREAM_BYTES };
         runtime()?.block_on(async {
             let (link, _events) =
                 bridge::connect(&servers, &first, &line).await.map_err(Failure::failed)?;
@@ -69,16 +74,21 @@ impl Setup {
                 let token = Token::of_host(host);
                 let name = subject::stream(&token);
                 let failed = |why: String| {
-                    Failure::failed(format!("the stream {name} cannot be created: {why}"))
+                    Failure::failed(format!("the stream {name} cannot be set up: {why}"))
                 };
-                let stream = link.create_stream(&token, replicas, bytes).await;
-                let stream = stream.map_err(|error| failed(error.to_string()))?;
-                let info = link.create_consumer(&token, &stream).await;
+                let stream = link.set_up_stream(&token, wanted, usual).await;
+                let StreamSettings { replicas, bytes } =
+                    stream.map_err(|error| failed(error.to_string()))?;
+                let info = link.create_consumer(&token, bytes).await;
                 let info = info.map_err(|error| failed(error.to_string()))?;
                 if let Some(why) = info.config.unusable(&token) {
                     return Err(failed(format!("{why} (its consumer); delete it first")));
                 }
-                line(&format!("{host} is set up: stream {name}"));
+                let mib = bytes >> MIB_SHIFT;
+                line(&format!(
+                    "{host} is set up: stream {name}, {mib} MiB, {replicas} replica{}",
+                    if replicas == 1 { "" } else { "s" }
+                ));
             }
             // Before the connection ends with the process, what was created is confirmed.
             Ok(())

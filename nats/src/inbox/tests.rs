@@ -189,14 +189,9 @@ impl World {
 
     fn carry(&mut self, id: u64) {
         let (host, id) = (Host::parse("pi").unwrap(), id.to_string());
-        let frame = Bytes::from(id.clone());
-        self.handle(
-            Input::Carry(
-                Self::lane(),
-                Carry { host, id, is_message: true, is_repeated: true, frame },
-            ),
-            true,
-        );
+        let (frame, time_to_live) = (Bytes::from(id.clone()), Duration::MAX);
+        let carry = Carry { host, id, is_message: true, is_repeated: true, time_to_live, frame };
+        self.handle(Input::Carry(Self::lane(), carry), true);
     }
 
     fn deliver(&mut self, bytes: Bytes) {

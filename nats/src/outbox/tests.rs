@@ -4,6 +4,9 @@ use super::*;
 use bytes::Bytes;
 use protocol::name::{Host, Name};
 
+/// The time to live of the messages.
+const LIVES: Duration = Duration::from_secs(60);
+
 const LIMIT: Limit = Limit { name: "max_payload", bytes: 1024 * 1024 };
 
 fn host(name: &str) -> Host {
@@ -42,7 +45,7 @@ impl World {
         let (host, id, frame) = (host("Pi"), id.to_owned(), Bytes::copy_from_slice(frame));
         self.handle(Input::Carry(
             lane(agent),
-            Carry { host, id, is_message, is_repeated: true, frame },
+            Carry { host, id, is_message, is_repeated: true, time_to_live: LIVES, frame },
         ))
     }
 
@@ -160,7 +163,8 @@ fn answers_and_at_most_once_messages_in_flight_keep_their_numbers() {
     world.carry_any("Bob", "answer", b"answer", false);
     world.published("Bob", Published::Stored);
     let (host, id, frame) = (host("Pi"), "once".to_owned(), Bytes::from("once"));
-    let once = Carry { host, id, is_message: true, is_repeated: false, frame };
+    let time_to_live = LIVES;
+    let once = Carry { host, id, is_message: true, is_repeated: false, time_to_live, frame };
     world.handle(Input::Carry(lane("Bob"), once));
     world.carry("Bob", "1", b"one");
     // What is sent at most once is in flight.
@@ -255,8 +259,13 @@ fn frame_larger_than_nats_carries_is_refused_with_the_limit() {
     let [Output::Refused { refusal, .. }] = &outputs[..] else { panic!("{outputs:?}") };
     assert_eq!(refusal.kind, RefusalKind::TooLarge);
     assert!(refusal.message.contains("max_payload is 1048576"), "{}", refusal.message);
-    let room = LIMIT.bytes - HEADER_ROOM - batch::one(b"");
-    publish(&world.carry("Bob", "2", &frame[..room]));
+    let longest = LIMIT.bytes - HEADER_ROOM - batch::one(b"");
+    publish(&world.carry("Bob", "2", &frame[..longest]));
+    let outputs = world.carry("Bob", "3", &frame[..=longest]);
+    let [Output::Refused { refusal, .. }] = &outputs[..] else { panic!("{outputs:?}") };
+    let sizes =
+        format!("has {} bytes with its header, and NATS carries at most {longest}", longest + 1);
+    assert!(refusal.message.contains(&sizes), "{}", refusal.message);
 }
 
 #[test]
@@ -325,7 +334,8 @@ fn message_whose_publish_had_no_answer_is_not_refused() {
 fn message_that_is_sent_at_most_once_is_not_published_again() {
     let mut world = World::new();
     let (host, id, frame) = (host("Pi"), "1".to_owned(), Bytes::from("one"));
-    let carry = Carry { host, id, is_message: true, is_repeated: false, frame };
+    let time_to_live = LIVES;
+    let carry = Carry { host, id, is_message: true, is_repeated: false, time_to_live, frame };
     publish(&world.handle(Input::Carry(lane("Bob"), carry)));
     assert_eq!(world.published("Bob", Published::Stored), [carried("1")]);
     assert_eq!(world.outbox.deadline(), None);
@@ -350,18 +360,33 @@ fn answers_and_refusals_to_a_host_are_bounded_and_lanes_are_forgotten() {
 }
 
 #[test]
-fn full_stream_refuses_messages_and_delays_answers() {
+fn publish_waits_for_room_in_a_full_stream() {
     let mut world = World::new();
-    world.carry_any("Bob", "1", b"one", true);
+    let first = publish(&world.carry("Bob", "1", b"one"));
+    world.carry("Bob", "2", b"two");
+    let began = world.now;
+    while world.now - began < LIVES / 2 {
+        assert_eq!(world.published("Bob", Published::Full("full".to_owned())), []);
+        assert_eq!(world.again(), first);
+    }
+    let second = publish(&world.published("Bob", Published::Stored));
+    assert_eq!(read(&second).1, frames(&[(2, "two")]));
+}
+
+#[test]
+fn message_is_refused_once_its_time_passed_in_front_of_a_full_stream() {
+    let mut world = World::new();
+    world.carry("Bob", "1", b"one");
+    world.published("Bob", Published::NotSent);
     world.carry_any("Bob", "2", b"two", false);
-    let refusal = Refusal { kind: RefusalKind::Full, message: "full".to_owned() };
-    let outputs = world.published("Bob", Published::Refused(refusal.clone()));
-    let refused =
-        Output::Refused { host: host("Pi"), id: "1".to_owned(), refusal: refusal.clone() };
-    assert_eq!(outputs[0], refused);
-    publish(&outputs);
-    assert_eq!(world.published("Bob", Published::Refused(refusal)), []);
-    assert_eq!(read(&world.again()), (2, frames(&[(2, "two")])));
+    world.now += LIVES / 2;
+    world.carry("Bob", "3", b"three");
+    world.now += LIVES / 2;
+    let outputs = world.published("Bob", Published::Full("it is full".to_owned()));
+    let message = "it is full, and stayed so for the message's time to live".to_owned();
+    let refusal = Refusal { kind: RefusalKind::Full, message };
+    assert_eq!(outputs[0], Output::Refused { host: host("Pi"), id: "1".to_owned(), refusal });
+    assert_eq!(read(&publish(&outputs)).1, frames(&[(2, "two"), (3, "three")]));
 }
 
 #[test]

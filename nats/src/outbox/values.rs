@@ -3,7 +3,7 @@
 use crate::subject::Token;
 use bytes::Bytes;
 use protocol::name::Host;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// Everything for one agent of one host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +26,8 @@ pub struct Carry {
     /// Whether it is published again until it is confirmed. A message that is sent at most once is
     /// not.
     pub is_repeated: bool,
+    /// How long a message waits for room in a full stream.
+    pub time_to_live: Duration,
     /// The frame.
     pub frame: Bytes,
 }
@@ -48,6 +50,8 @@ pub enum Published {
     Stored,
     /// The stream refuses the message for good, for this reason.
     Refused(Refusal),
+    /// The stream has no room for the message at present. The text says which limit is reached.
+    Full(String),
     /// The stream may or may not have the message.
     Unknown,
     /// The stream does not have the message: there was no connection.
@@ -128,11 +132,4 @@ pub struct Limit {
     pub name: &'static str,
     /// Its value, in bytes.
     pub bytes: usize,
-}
-
-impl Refusal {
-    /// Whether a repetition would be refused, too.
-    pub(super) fn is_final(&self) -> bool {
-        self.kind == RefusalKind::TooLarge
-    }
 }

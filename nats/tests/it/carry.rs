@@ -160,6 +160,42 @@ fn stream_that_is_removed_is_created_again() {
     pi.bridge().line("NATS has lost this host's stream; creating it");
 }
 
+/// The size in MiB and the replicas of the stream of pi.
+fn stream(nats: &Nats) -> Option<(i64, i64)> {
+    let info = api(&nats.urls(), "$JS.API.STREAM.INFO.RELAY_pi")?;
+    let config = &info["config"];
+    Some((config["max_bytes"].as_i64()? >> 20, config["num_replicas"].as_i64()?))
+}
+
+#[test]
+fn stream_that_is_removed_comes_back_with_its_size_and_replicas() {
+    let nats = Nats::three();
+    let more = ["--max-mib", "64", "--replicas", "3"];
+    until("streams", || crate::try_set_up(&nats, &["desk", "pi"], &more).ok());
+    let mut hosts = [Host::new("desk", &["Ann"]), Host::new("pi", &["Bob"])];
+    connect(&mut hosts, &nats.urls(), &[]);
+    let [desk, pi] = &hosts;
+    let (ann, bob) = (desk.join("Ann"), pi.join("Bob"));
+    api(&nats.urls(), "$JS.API.STREAM.DELETE.RELAY_pi").unwrap();
+    ann.send(Outgoing::message("Bob@pi", "hello")).unwrap();
+    assert_eq!(delivery(&bob).body, "hello");
+    assert_eq!(stream(&nats), Some((64, 3)));
+}
+
+#[test]
+fn setup_changes_what_it_names_of_a_stream() {
+    let nats = Nats::three();
+    for (more, set_up) in [
+        (&["--replicas", "3"][..], (256, 3)),
+        (&["--max-mib", "64"], (64, 3)),
+        (&["--replicas", "1"], (64, 1)),
+        (&[], (64, 1)),
+    ] {
+        until("a stream", || crate::try_set_up(&nats, &["pi"], more).ok());
+        assert_eq!(stream(&nats), Some(set_up), "{more:?}");
+    }
+}
+
 #[test]
 fn bridge_says_bye_and_ends_at_once() {
     let nats = Nats::one();

@@ -172,7 +172,7 @@ fn flood_of_a_peer_stops_nobody_else() {
 }
 
 #[test]
-fn full_stream_refuses_with_its_size() {
+fn messages_wait_for_room_in_a_full_stream() {
     let nats = Nats::one();
     let mut hosts = [Host::new("desk", &["Ann"]), Host::new("pi", &["Bob"])];
     crate::set_up(&nats, &["desk", "pi"], &["--max-mib", "1"]);
@@ -181,19 +181,52 @@ fn full_stream_refuses_with_its_size() {
     let ann = desk.join("Ann");
     // Nothing leaves the stream, and the host counts as present for some seconds.
     pi.bridge().signal("STOP");
-    for _ in 0..40 {
-        ann.send(Outgoing::message("Bob@pi", "x".repeat(64 * 1024))).unwrap();
+    for number in 0..40 {
+        let body = format!("{number} {}", "x".repeat(64 * 1024));
+        ann.send(Outgoing::message("Bob@pi", body)).unwrap();
     }
-    let refusal = until("a refusal", || match ann.events().try_recv() {
-        Ok(Event::Refused { nack, .. }) => Some(nack.message),
-        _ => None,
-    });
-    assert!(refusal.contains("(its max_bytes is 1048576)"), "{refusal}");
+    let line = desk.bridge().line("messages to pi wait for room");
+    assert!(line.contains("(its max_bytes is 1048576)"), "{line}");
     pi.bridge().signal("CONT");
     let bob = pi.join("Bob");
-    until("a delivery", || match bob.events().try_recv() {
-        Ok(Event::Delivered(delivery)) => Some(delivery),
-        _ => None,
+    let mut numbers = Vec::new();
+    until("all messages", || {
+        while let Ok(Event::Delivered(delivery)) = bob.events().try_recv() {
+            bob.acknowledge(&delivery.id);
+            numbers.push(delivery.body.split(' ').next().unwrap().parse::<u32>().unwrap());
+        }
+        (numbers.len() == 40).then_some(())
+    });
+    assert!(numbers.iter().copied().eq(0..40), "{numbers:?}");
+    while let Ok(event) = ann.events().try_recv() {
+        assert!(!matches!(event, Event::Refused { .. }), "{event:?}");
+    }
+}
+
+/// Without permissions, a host may also say that it is another one.
+#[test]
+fn host_that_fills_a_stream_leaves_room_for_others() {
+    let nats = Nats::one();
+    crate::set_up(&nats, &["pi"], &["--max-mib", "64"]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = async_nats::connect(nats.urls()).await.unwrap();
+        let publish = async |subject: String, bytes: usize| {
+            let answer = client.request(subject, vec![b'x'; bytes].into()).await.unwrap();
+            serde_json::from_slice::<Value>(&answer.payload).unwrap()
+        };
+        let mut refused = Value::Null;
+        // Each message is for another agent, and of nearly the greatest size.
+        for index in 0..80 {
+            let answer = publish(format!("relay.pi.evil.x{index}"), 1_000_000).await;
+            if !answer["error"].is_null() {
+                refused = answer["error"]["description"].clone();
+                break;
+            }
+        }
+        assert_eq!(refused, "maximum messages per subject exceeded");
+        let answer = publish("relay.pi.desk.bob".to_owned(), 1_000_000).await;
+        assert!(answer["seq"].is_u64(), "{answer}");
     });
 }
 

@@ -16,7 +16,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let name = |text: &str| Name::parse(text).unwrap();
-        let border = Border::new([name("Ann"), name("Al")]);
+        let border = Border::new([name("Ann"), name("Al")], 600_000);
         let mut world = Self { border, now: Now::default(), transcript: String::new() };
         for (host, agents) in [("pi", &["Bob", "Bea"][..]), ("mac", &["Bob"])] {
             let agents = agents.iter().map(|text| name(text)).collect();

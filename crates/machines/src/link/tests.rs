@@ -32,6 +32,7 @@ fn begin(agents: &Agents) -> (Link<'_>, Receiver<Vec<u8>>, Local) {
         endpoint: "nowhere".to_owned(),
         server: None,
         key: Secret::stated("key"),
+        remote_ttl_ms: 600_000,
         when_absent: None,
     };
     let link = Link::begin(at(0), agents, pipe, 1_000, |_| {});
@@ -56,7 +57,8 @@ fn written(
 
 fn carry(id: &str, bytes: usize) -> Carry {
     let (host, to, frame) = (Host::parse("pi").unwrap(), name("Bob"), vec![b' '; bytes]);
-    Carry { host, to, id: id.to_owned(), is_message: true, requires_ack: true, frame }
+    let (id, ttl_ms) = (id.to_owned(), 600_000);
+    Carry { host, to, id, is_message: true, requires_ack: true, ttl_ms, frame }
 }
 
 #[test]
