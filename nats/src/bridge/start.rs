@@ -8,9 +8,16 @@ use crate::{
     reports::printable,
     subject::{self, PRESENCE, Token},
 };
-use async_nats::{ConnectErrorKind, Event, Subscriber};
+use async_nats::{
+    ConnectError, ConnectErrorKind, Event, Subscriber,
+    rustls::{self, AlertDescription, CertificateError},
+};
 use futures_util::StreamExt;
-use std::time::{Duration, Instant};
+use std::{
+    error::Error as _,
+    io,
+    time::{Duration, Instant},
+};
 use tokio::{sync::mpsc, time};
 
 /// The pause before something that NATS could not do yet is tried again.
@@ -84,11 +91,12 @@ pub async fn connect(
             Ok(connected) => return Ok(connected),
             Err(error) => error,
         };
-        let remedy = match error.kind() {
-            ConnectErrorKind::AuthorizationViolation => "check the file of --creds",
-            ConnectErrorKind::Authentication => "the file of --creds has no usable key",
-            ConnectErrorKind::ServerParse => "use nats://HOST:PORT or tls://HOST:PORT",
-            ConnectErrorKind::Tls => "check --tls-ca, --tls-cert and the server's certificate",
+        let remedy = match (error.kind(), certificate_remedy(&error)) {
+            (_, Some(remedy)) => remedy,
+            (ConnectErrorKind::AuthorizationViolation, _) => "check the file of --creds",
+            (ConnectErrorKind::Authentication, _) => "the file of --creds has no usable key",
+            (ConnectErrorKind::ServerParse, _) => "use nats://HOST:PORT or tls://HOST:PORT",
+            (ConnectErrorKind::Tls, _) => "check --tls-ca, --tls-cert and the server's certificate",
             _ => {
                 let line = printable(&format!("{urls} cannot be reached: {error}; waiting for it"));
                 if reported.as_ref() != Some(&line) {
@@ -100,6 +108,30 @@ pub async fn connect(
             }
         };
         return Err(printable(&format!("{urls} refuses this host: {error}; {remedy}")));
+    }
+}
+
+/// What helps if a certificate is refused, here or by the server: to wait does not.
+fn certificate_remedy(error: &ConnectError) -> Option<&'static str> {
+    let error = error.source()?.downcast_ref::<io::Error>()?.get_ref()?;
+    match error.downcast_ref::<rustls::Error>()? {
+        rustls::Error::InvalidCertificate(why) => Some(match why {
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "renew the server's certificate, or set this machine's clock"
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "name the server in --server as its certificate does"
+            }
+            _ => "name the authority of the server's certificate with --tls-ca FILE",
+        }),
+        rustls::Error::AlertReceived(
+            AlertDescription::CertificateRequired
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA,
+        ) => Some("the server wants another certificate: check --tls-cert and --tls-key"),
+        _ => None,
     }
 }
 
