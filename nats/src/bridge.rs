@@ -70,6 +70,10 @@ const CONFIRMED_MAX: usize = 256;
 /// The largest message of confirmations that is read, in bytes.
 const CONFIRMATIONS_BYTES_MAX: usize = 64 * 1024;
 
+/// The likely cause of a message that NATS itself has sent: any host may state the subject to which
+/// the server answers.
+const DEPUTY: &str = "a host may have made the NATS server send it";
+
 /// The settings of a bridge.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -447,7 +451,7 @@ impl Bridge<'_> {
         self.unpurged += 1;
         self.purge_much();
         if let Err((host, why)) = self.pass(received) {
-            let line = format!("a message of {host} is dropped: {why}");
+            let line = format!("a message in the name of {host} is dropped: {why}");
             self.report(&format!("from {host}"), &line);
         }
     }
@@ -460,7 +464,7 @@ impl Bridge<'_> {
         };
         let failed = |why: String| (sender.to_string(), why);
         match received.version.as_deref() {
-            None => return Err(failed("no bridge has sent it".to_owned())),
+            None => return Err(failed(format!("no bridge has sent it; {DEPUTY}"))),
             Some(version) if version != VERSION.to_string() => {
                 return Err(failed(format!(
                     "it is of version {version:?}, this bridge of version {VERSION}; install the \

@@ -11,6 +11,7 @@ use machines::border::AGENTS_MAX;
 use protocol::name::{Host, Name};
 use serde::{Deserialize, Serialize};
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     time::{Duration, Instant},
 };
@@ -94,6 +95,8 @@ pub enum Output {
     Restarted(Token),
     /// A beat is refused for this reason, which was not reported of this host before.
     Refused(Token, String),
+    /// An answer of JetStream came on the subject of a host's beats.
+    NoBeat(Token),
     /// Send a beat now.
     Answer,
     /// Another bridge runs for this host and has run for longer.
@@ -170,6 +173,9 @@ impl Presence {
     /// Handles an input at a time.
     pub fn handle(&mut self, now: Instant, input: Input<'_>, outputs: &mut Vec<Output>) {
         match input {
+            Input::Beat(token, bytes) if is_answer(bytes) => {
+                outputs.push(Output::NoBeat(token.clone()));
+            }
             Input::Beat(token, bytes) => match read(token, bytes) {
                 Ok((beat, peer)) => self.beat(now, token, &beat, peer, outputs),
                 Err(why) => self.refuse(token, why, outputs),
@@ -285,6 +291,17 @@ impl Presence {
 #[must_use]
 pub fn instance(number: u64) -> String {
     format!("{number:016x}")
+}
+
+/// Whether bytes are an answer of JetStream's API.
+fn is_answer(bytes: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Answer<'a> {
+        #[serde(rename = "type", borrow)]
+        kind: Cow<'a, str>,
+    }
+    let answer = serde_json::from_slice::<Answer<'_>>(bytes);
+    answer.is_ok_and(|answer| answer.kind.starts_with("io.nats.jetstream.api."))
 }
 
 /// Reads a beat that came on the subject of a host, with the host and the agents that it names.

@@ -1,6 +1,6 @@
 //! The part of the loop that knows which hosts are there, and says that this one is.
 
-use super::{BEAT_MIN, Bridge, End, Settings, limit};
+use super::{BEAT_MIN, Bridge, DEPUTY, End, Settings, limit};
 use crate::{
     local::ToLocal,
     outbox,
@@ -16,7 +16,8 @@ impl Bridge<'_> {
     pub(super) fn beat_came(&mut self, message: &Message) {
         // The subject shows who published; others may have made the server send it here.
         let Some(host) = subject::present(&message.subject) else {
-            self.report("presence", "a message that is no beat came as one; ignored");
+            let line = format!("a message that is no beat came as one; {DEPUTY}; ignored");
+            self.report("presence", &line);
             return;
         };
         let mut outputs = Vec::new();
@@ -60,6 +61,10 @@ impl Bridge<'_> {
                 presence::Output::Refused(host, why) => {
                     let line = format!("{host} is refused: {why}");
                     self.report(&format!("beat {host}"), &line);
+                }
+                presence::Output::NoBeat(host) => {
+                    let line = format!("an answer of JetStream came as a beat of {host}; {DEPUTY}");
+                    self.report(&format!("no beat {host}"), &line);
                 }
                 presence::Output::Answer => {}
                 presence::Output::Taken => self.end = Some(End::Taken),

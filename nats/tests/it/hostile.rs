@@ -129,7 +129,7 @@ fn peer_of_another_version_is_refused_by_name() {
     evil.beat(&json!({"version": 2, "anything": []}));
     pi.bridge().line("evil is refused: it speaks version 2, this bridge version 1");
     evil.frames(Some("2"), &[b"{}"]);
-    pi.bridge().line("a message of evil is dropped: it is of version \"2\"");
+    pi.bridge().line("a message in the name of evil is dropped: it is of version \"2\"");
 }
 
 #[test]

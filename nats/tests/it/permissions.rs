@@ -184,9 +184,15 @@ fn host_cannot_make_the_server_send_for_another() {
         intruder.until_violation("Publish with Reply").await;
     });
     // What the server has sent reaches the bridge, which does not take it for a bridge's.
-    pi.bridge().line("a message of lab is dropped: no bridge has sent it");
-    pi.bridge().line("a message that is no beat came as one");
-    pi.bridge().line("lab is refused");
+    let deputy = "a host may have made the NATS server send it";
+    for line in [
+        "a message in the name of lab is dropped: no bridge has sent it",
+        "a message that is no beat came as one",
+        "an answer of JetStream came as a beat of lab",
+    ] {
+        let line = pi.bridge().line(line);
+        assert!(line.contains(deputy), "{line}");
+    }
     assert!(!pi.bridge().lines().iter().any(|line| line.starts_with("lab is here")));
     desk.bridge.as_ref().unwrap().signal("CONT");
     let bob = desk.join("Ann");
