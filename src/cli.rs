@@ -8,6 +8,7 @@ mod ask;
 mod attach;
 pub mod bench;
 mod bridge;
+mod bridges;
 mod brief;
 mod changes;
 mod complete;

@@ -9,6 +9,7 @@ mod watch;
 mod why;
 
 use super::{
+    bridges,
     failure::{DONE, Failure},
     groups,
     join::join,
@@ -26,6 +27,7 @@ use client::{
     home::{HomeOptions, agent_around},
 };
 use here::Here;
+use machines::report::{Known, LastError, Report, State};
 #[cfg(test)]
 pub(super) use place::Place;
 use platform::clock;
@@ -38,7 +40,7 @@ use protocol::{
 };
 use serde::Serialize;
 use std::{
-    collections::HashSet,
+    collections::{BTreeSet, HashSet},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -155,14 +157,16 @@ struct Shown {
     /// The cells of all columns, those of `--long` at the end.
     cells: Vec<String>,
     remarks: Vec<String>,
+    /// The line about the bridge that links the agent's machine.
+    link: Option<String>,
     rank: Rank,
     is_dormant: bool,
 }
 
 impl Shown {
-    fn new(row: AgentRow<'_>, wrapper: Option<&AgentState>) -> Self {
+    fn new(row: AgentRow<'_>, wrapper: Option<&AgentState>, link: Option<&Report>) -> Self {
         let agent = Agent::of(&row, wrapper);
-        let listed = &Listed::new(row, wrapper, agent.context);
+        let listed = &Listed::new(row, wrapper, agent.context, link);
         let row = &listed.agent;
         let remarks = [
             reason_to_wait(row),
@@ -178,6 +182,7 @@ impl Shown {
             json: serde_json::to_string(listed).expect("what commands print is JSON"),
             cells,
             remarks: remarks.into_iter().flatten().collect(),
+            link: link.map(link_in_words),
             rank: agent.rank(),
             is_dormant: agent.is_dormant(),
         }
@@ -220,8 +225,19 @@ impl Layout {
         }
         let names: Vec<_> = dormant.iter().map(|agent| &*agent.name).collect();
         let remarks = listed.iter().flat_map(|agent| &agent.remarks).cloned();
-        (columns, rows, remarks.chain(sum_of(&names)).collect())
+        let links: BTreeSet<_> = listed.iter().filter_map(|agent| agent.link.clone()).collect();
+        (columns, rows, remarks.chain(links).chain(sum_of(&names)).collect())
     }
+}
+
+/// The line about a bridge that links agents of other machines.
+fn link_in_words(report: &Report) -> String {
+    let state = bridges::state(report, clock::unix_ms());
+    let hosts = match &*bridges::hosts(report) {
+        "" => String::new(),
+        hosts => format!("; machines: {hosts}"),
+    };
+    format!("{}: {state}{hosts}", bridges::name(report))
 }
 
 /// The line about agents that are away without mail, if there are any.
@@ -270,6 +286,7 @@ fn list(
     only: Option<&str>,
 ) -> Result<Vec<Shown>, Failure> {
     let wrappers = Wrappers::new(options, ANSWERS_MS);
+    let bridges = options.home().map(|home| bridges::known(&home)).unwrap_or_default();
     let mut shown = Vec::new();
     each_agent(client, |agent| {
         if only.is_some_and(|only| !agent.name.eq_ignore_ascii_case(only)) {
@@ -278,11 +295,30 @@ fn list(
         let wrapper = wrappers.ask(&agent);
         let row = completed(agent, wrapper.as_ref());
         if here.is_none_or(|here| here.includes(&row)) {
-            shown.push(Shown::new(row, wrapper.as_ref()));
+            let link = link_of(&row, &bridges);
+            shown.push(Shown::new(row, wrapper.as_ref(), link));
         }
         Ok(())
     })?;
     Ok(shown)
+}
+
+/// The report of the bridge that links an agent's machine: one that is linked, if there is one.
+fn link_of<'a>(agent: &AgentRow<'_>, all: &'a [Known]) -> Option<&'a Report> {
+    let host = agent.host.as_deref()?;
+    let about = all.iter().map(|known| &known.report).filter(|report| report.is_about(host));
+    about.min_by_key(|report| report.state != State::Linked)
+}
+
+/// The link of an agent of another machine, in JSON.
+#[derive(Serialize)]
+struct Link<'a> {
+    kind: &'a str,
+    name: &'a str,
+    state: &'a str,
+    since: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a LastError>,
 }
 
 #[derive(Serialize)]
@@ -307,14 +343,29 @@ struct Listed<'a> {
     /// How much of its model's context the agent's conversation takes, if its transcript tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<ContextUse>,
+    /// The link to the agent's machine, if a bridge of this home is about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link: Option<Link<'a>>,
 }
 
 impl<'a> Listed<'a> {
-    /// Combines a row with what only the agent's wrapper knows.
-    fn new(agent: AgentRow<'a>, wrapper: Option<&AgentState>, context: Option<ContextUse>) -> Self {
+    /// Combines a row with what only the agent's wrapper, or a bridge, knows.
+    fn new(
+        agent: AgentRow<'a>,
+        wrapper: Option<&AgentState>,
+        context: Option<ContextUse>,
+        link: Option<&'a Report>,
+    ) -> Self {
         let AgentState { source, held, no_hooks, dialog, collisions, .. } =
             wrapper.cloned().unwrap_or_default();
-        Self { agent, source, held, no_hooks, dialog, collisions, context }
+        let link = link.map(|report| Link {
+            kind: report.kind.as_str(),
+            name: &report.name,
+            state: report.state.as_str(),
+            since: report.since,
+            error: report.error.as_ref(),
+        });
+        Self { agent, source, held, no_hooks, dialog, collisions, context, link }
     }
 }
 
@@ -506,7 +557,7 @@ mod tests {
         let doing = |name: &'static str, activity: &'static str, unseen| {
             let (activity, activity_since) = (Some(activity.into()), Some(1));
             let row = AgentRow { name: name.into(), activity, activity_since, unseen, ..ann() };
-            Shown::new(AgentRow { waiting: 0, why: None, ..row }, None)
+            Shown::new(AgentRow { waiting: 0, why: None, ..row }, None, None)
         };
         let agents = [
             doing("Ann", "idle", false),
@@ -525,7 +576,7 @@ mod tests {
     fn agents_away_without_mail_have_one_line() {
         let away = |name: String, waiting| {
             let row = AgentRow { name: name.into(), here: false, waiting, ..ann() };
-            Shown::new(AgentRow { why: None, ..row }, None)
+            Shown::new(AgentRow { why: None, ..row }, None, None)
         };
         let agents: Vec<_> = (0..10).map(|number| away(format!("A{number}"), 0)).collect();
         let agents = [agents, vec![away("Bob".to_owned(), 1)]].concat();
@@ -555,7 +606,7 @@ mod tests {
     fn missing_hooks_are_noted() {
         let listed = |no_hooks| {
             let wrapper = AgentState { no_hooks, ..AgentState::default() };
-            hookless(&Listed::new(ann(), Some(&wrapper), None))
+            hookless(&Listed::new(ann(), Some(&wrapper), None, None))
         };
         let note = listed(Some("they are off".to_owned())).unwrap();
         assert_eq!(note, "note: Ann has no hooks, so messages are only typed: they are off");

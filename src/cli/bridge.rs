@@ -4,15 +4,17 @@ mod command;
 
 use super::{
     failure::{DONE, Failure},
-    link::{Ended, Side},
-    print::eprint_line,
+    link::{Ended, Side, log},
     values::{host, local_agent},
 };
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
 use command::{Running, Started};
 use crossbeam_channel::RecvTimeoutError;
-use machines::link::End;
+use machines::{
+    link::End,
+    settings::{self, BRIDGES_FILE, Export},
+};
 use platform::{clock, random};
 use protocol::{
     calendar::time_limit,
@@ -38,17 +40,19 @@ const STEADY_MS: u64 = 10_000;
     subcommand,
     name = "bridge",
     help_triggers("--help"),
-    usage = "<host> --export <name> [--import <name>] -- <command...>",
+    usage = "<host> [--export <name>] [--import <name>] [-- <command...>]",
     example = "agent-relay bridge pi --export Ann -- ssh pi agent-relay stdio --peer laptop --export Bob",
     example = "agent-relay bridge box --export Ann -- docker exec -i box agent-relay stdio --peer host --export Bob",
-    note = "Ann then writes to Bob@pi, and Bob to Ann@laptop: each side chooses the name of the other machine. A link that is lost is made again, until Ctrl-C. docs/MACHINES.md has more."
+    example = "agent-relay bridge pi",
+    note = "Ann then writes to Bob@pi, and Bob to Ann@laptop: each side chooses the name of the other machine. A link that is lost is made again, until Ctrl-C. Without a command, the table [pi] of bridges.toml in the home has it, with `export` and `import`; options stand in place of these. docs/MACHINES.md has more."
 )]
 pub(super) struct Bridge {
     /// the name of the other machine here: its agents are called NAME@HOST
     #[argh(positional, from_str_fn(host))]
     host: Host,
 
-    /// an agent of this machine that the other one may talk to; required, up to 20 times
+    /// an agent of this machine that the other one may talk to; required unless bridges.toml names
+    /// some, up to 20 times
     #[argh(option, arg_name = "name", from_str_fn(local_agent))]
     export: Vec<Name>,
 
@@ -62,33 +66,67 @@ pub(super) struct Bridge {
 }
 
 impl Bridge {
-    /// Runs `command`, again whenever the link is lost.
-    pub(super) fn run(self, options: &HomeOptions, command: Vec<OsString>) -> Result<i32, Failure> {
+    /// Runs `command`, again whenever the link is lost. Without one, the command is that of
+    /// bridges.toml.
+    pub(super) fn run(
+        mut self,
+        options: &HomeOptions,
+        mut command: Vec<OsString>,
+    ) -> Result<i32, Failure> {
         if command.is_empty() {
-            let hint = format!(
-                "end the line with `-- ssh {} agent-relay stdio --peer HERE --export AGENT`",
-                self.host
-            );
-            let message = format!("no command that reaches {}", self.host);
-            return Err(Failure::usage(message).hint(hint));
+            command = self.complete(options)?;
         }
         let secret = Secret::from_random(random::bytes().map_err(Failure::because)?);
         let side = Side::begin(options, self.host, self.export, self.import, Some(secret))?;
-        let (mut was_linked, mut wait_ms) = (false, RETRY_MS);
-        loop {
-            let began = clock::monotonic_ms();
-            let Some(why) = link(&side, &command, &mut was_linked)? else { return Ok(DONE) };
-            if clock::monotonic_ms() - began >= STEADY_MS {
-                wait_ms = RETRY_MS;
+        let ended = keep_linked(&side, &command);
+        side.end(ended.as_ref().err());
+        // The last line of the log has a time, too.
+        ended.map(|()| DONE).map_err(|failure| {
+            failure.line().into_iter().for_each(|line| log(&line));
+            failure.silenced()
+        })
+    }
+
+    /// Returns the command of bridges.toml, and takes over what options do not state.
+    fn complete(&mut self, options: &HomeOptions) -> Result<Vec<OsString>, Failure> {
+        let path = options.home()?.join(BRIDGES_FILE);
+        let mut all = settings::Bridge::load_all(&path).map_err(Failure::because)?;
+        let found = all.remove(&self.host).filter(|found| !found.command.is_empty());
+        let Some(settings::Bridge { command, export, import }) = found else {
+            let host = &self.host;
+            let hint = format!(
+                "end the line with `-- ssh {host} agent-relay stdio --peer HERE --export AGENT`, or \
+                 add a table [{host}] with `command` to {}",
+                path.display()
+            );
+            return Err(Failure::usage(format!("no command that reaches {host}")).hint(hint));
+        };
+        for (names, of_file) in [(&mut self.export, export), (&mut self.import, import)] {
+            if names.is_empty() {
+                names.extend(of_file.into_iter().map(|Export(name)| name));
             }
-            let (peer, wait) = (&side.agents.peer, time_limit(wait_ms));
-            eprint_line(format_args!("lost {peer}: {}; trying again in {wait}", escaped(&why)));
-            match side.stopped.recv_timeout(Duration::from_millis(wait_ms)) {
-                Err(RecvTimeoutError::Timeout) => {}
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(DONE),
-            }
-            wait_ms = (wait_ms * 2).min(RETRY_MS_MAX);
         }
+        Ok(command.into_iter().map(Into::into).collect())
+    }
+}
+
+/// Runs the command until this process is asked to stop.
+fn keep_linked(side: &Side, command: &[OsString]) -> Result<(), Failure> {
+    let (mut was_linked, mut wait_ms) = (false, RETRY_MS);
+    loop {
+        let began = clock::monotonic_ms();
+        let Some(why) = link(side, command, &mut was_linked)? else { return Ok(()) };
+        if clock::monotonic_ms() - began >= STEADY_MS {
+            wait_ms = RETRY_MS;
+        }
+        side.lost(&why);
+        let (peer, wait) = (&side.agents.peer, time_limit(wait_ms));
+        log(&format!("lost {peer}: {why}; trying again in {wait}"));
+        match side.stopped.recv_timeout(Duration::from_millis(wait_ms)) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+        wait_ms = (wait_ms * 2).min(RETRY_MS_MAX);
     }
 }
 

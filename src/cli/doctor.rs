@@ -1,6 +1,7 @@
 //! `doctor`: checks of what the daemon and the commands need, with remedies. It changes nothing.
 
 use super::{
+    bridges,
     context::way_to_daemon,
     failure::{DONE, FAILED, Failure},
     identity::Identity,
@@ -17,15 +18,24 @@ use client::{
     Client, ClientError, Settings,
     home::{Config, ConfigError, Context, EndpointSources, FILE as CONFIG_FILE, HomeOptions},
 };
+use machines::{
+    report::{self, Kind, Known, State},
+    settings,
+};
 use platform::{
+    clock,
     endpoint::Endpoint,
     paths,
     transport::Listener,
     tty::{self, Standard},
 };
-use protocol::{code::ErrorCode, relay::Process, text::escaped};
+use protocol::{calendar::duration, code::ErrorCode, relay::Process, text::escaped};
 use serde::Serialize;
-use std::{env, fs, io::ErrorKind, path::Path};
+use std::{
+    env, fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 
 /// Check what the daemon and the commands need.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -115,6 +125,7 @@ fn examine(options: &HomeOptions) -> Vec<Check> {
     checks.push(locks());
     let config = Config::load(&home);
     checks.push(configuration(&home, &config));
+    checks.extend(bridge_settings(&home));
     let config = config.unwrap_or_default();
     let sources = options.sources(&home, &config);
     checks.push(match sources.as_ref().ok().and_then(EndpointSources::service_used) {
@@ -124,7 +135,7 @@ fn examine(options: &HomeOptions) -> Vec<Check> {
     match sources {
         Ok(sources) => {
             checks.push(endpoint(&sources));
-            let context = Context { home, config, warning: None, sources };
+            let context = Context { home: home.clone(), config, warning: None, sources };
             let identity = Identity::of_process(&context);
             let joined = context.try_join(&|endpoint| match &identity {
                 Ok(identity) => identity.settings(endpoint),
@@ -139,6 +150,7 @@ fn examine(options: &HomeOptions) -> Vec<Check> {
             checks.push(Check::fail("endpoint", failure.to_string(), "choose another endpoint"));
         }
     }
+    checks.extend(links(&home));
     checks.push(terminal_check());
     checks
 }
@@ -212,6 +224,59 @@ fn configuration(home: &Path, config: &Result<Config, ConfigError>) -> Check {
         Ok(_) if path.exists() => Check::ok("config", path.display().to_string()),
         Ok(_) => Check::ok("config", format!("defaults (no {})", path.display())),
         Err(error) => Check::fail("config", error.to_string(), "correct that line"),
+    }
+}
+
+/// Checks the settings of bridges, if there are any.
+fn bridge_settings(home: &Path) -> Vec<Check> {
+    let (nats, bridges) = (home.join(settings::NATS_FILE), home.join(settings::BRIDGES_FILE));
+    let nats_read = settings::Nats::load(&nats).map(drop);
+    let bridges_read = settings::Bridge::load_all(&bridges).map(drop);
+    let files = [(nats, nats_read), (bridges, bridges_read)].into_iter();
+    let files = files.filter(|(path, _)| path.exists());
+    let check = |(path, read): (PathBuf, Result<(), ConfigError>)| match read {
+        Ok(()) => Check::ok("config", path.display().to_string()),
+        Err(error) => Check::fail("config", error.to_string(), "correct that line"),
+    };
+    files.map(check).collect()
+}
+
+/// Checks the bridges to other machines by their reports.
+fn links(home: &Path) -> Vec<Check> {
+    match report::read(home) {
+        Ok(all) => all.iter().map(|known| link(home, known)).collect(),
+        Err(error) => vec![Check::warn("bridge", error.to_string(), bridges::UNREADABLE)],
+    }
+}
+
+fn link(home: &Path, Known { report, .. }: &Known) -> Check {
+    let id = "bridge";
+    let now = clock::unix_ms();
+    let mut detail = format!("{}: {}", bridges::name(report), bridges::state(report, now));
+    match report.state {
+        State::Linked => {
+            if let Some(error) = &report.error {
+                let ago = duration(now.saturating_sub(error.at));
+                detail.push_str(&format!("; last error {ago} ago: {}", error.text));
+            }
+            Check::ok(id, detail)
+        }
+        State::Connecting | State::Lost => Check::warn(
+            id,
+            detail,
+            match report.kind {
+                Kind::Nats => "check that a NATS server can be reached from here",
+                Kind::Bridge | Kind::Stdio => {
+                    "run the bridge's command by itself to see what it does"
+                }
+            },
+        ),
+        State::Ended => {
+            let file = report.path(home);
+            let remedy =
+                format!("start it again, or delete {} if you do not need it", file.display());
+            Check::fail(id, detail, remedy)
+        }
     }
 }
 

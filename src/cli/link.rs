@@ -6,6 +6,7 @@ use super::{
     identity::{Identity, looking},
     join::join_or_start,
     print::eprint_line,
+    program::VERSION,
     restart::Starter,
 };
 use client::home::HomeOptions;
@@ -14,9 +15,14 @@ use machines::{
     border::AGENTS_MAX,
     link::{Agents, End, FRAME_EXTRA_BYTES, Link, Pipe},
     local::{Daemon, Local, check_is_no_agent, now},
+    report::{Kind, Report, Reporting},
 };
-use platform::stop_signals::{self, Listening, Signal};
+use platform::{
+    clock,
+    stop_signals::{self, Listening, Signal},
+};
 use protocol::{
+    calendar::utc,
     name::{Host, Name, first_repeated},
     secret::Secret,
     text::escaped,
@@ -32,6 +38,8 @@ pub(super) struct Side {
     identity: Identity,
     daemon: Daemon,
     frame_bytes_max: u64,
+    kind: Kind,
+    reporting: Reporting,
     /// A message comes through this channel when this process is asked to stop.
     pub(super) stopped: Receiver<()>,
     _listening: Listening,
@@ -44,6 +52,19 @@ pub(super) struct Ended {
     pub(super) was_open: bool,
     /// The reason; `None` if this process was asked to stop.
     pub(super) end: Option<End>,
+}
+
+/// Writes a line of a bridge's log, with the time.
+pub(super) fn log(line: &str) {
+    eprint_line(format_args!("{} {}", utc(clock::unix_ms()), escaped(line)));
+}
+
+/// The log of a program. The bridge on the other machine shows the lines of stdio with their time.
+fn log_of(kind: Kind) -> fn(&str) {
+    match kind {
+        Kind::Stdio => |line| eprint_line(escaped(line)),
+        Kind::Bridge | Kind::Nats => log,
+    }
 }
 
 impl Side {
@@ -83,6 +104,10 @@ impl Side {
             when_absent: Some(starter.when_absent(&endpoint)),
             endpoint,
         };
+        let kind = if bridge.is_some() { Kind::Bridge } else { Kind::Stdio };
+        let report = Report::new(kind, peer.as_str(), VERSION);
+        let reporting =
+            Reporting::begin(&context.home, report, log_of(kind)).map_err(Failure::because)?;
         let (stop, stopped) = bounded(1);
         let listening = stop_signals::listen(move |signal| {
             if signal != Signal::Resize {
@@ -100,10 +125,23 @@ impl Side {
             identity,
             daemon,
             frame_bytes_max: welcome.server.max_frame_bytes,
+            kind,
+            reporting,
             stopped,
             _listening: listening.map_err(Failure::because)?,
             _starter: starter,
         })
+    }
+
+    /// Reports that there is no link, for this reason.
+    pub(super) fn lost(&self, why: &str) {
+        let why = why.to_owned();
+        self.reporting.reporter().update(move |report| report.lost(&why));
+    }
+
+    /// Ends the report, which stays with the reason of a failure.
+    pub(super) fn end(self, failure: Option<&Failure>) {
+        self.reporting.end(failure.and_then(Failure::line));
     }
 
     /// Speaks with the other side through a pipe, until the link ends.
@@ -116,8 +154,9 @@ impl Side {
         let longest = usize::try_from(self.frame_bytes_max).unwrap_or(usize::MAX);
         let pipe = Pipe::start(input, output, longest.saturating_add(FRAME_EXTRA_BYTES), sender)
             .map_err(Failure::because)?;
-        let log = |line: &str| eprint_line(escaped(line));
+        let log = log_of(self.kind);
         let mut link = Link::begin(now(), &self.agents, pipe, self.frame_bytes_max, log);
+        link.report_to(self.reporting.reporter());
         // The daemon may have made another key since.
         let key = self.identity.operator_key(&self.daemon.endpoint)?;
         let daemon = Daemon { key, ..self.daemon.clone() };

@@ -1,7 +1,9 @@
-//! `status`: the state of the daemon, or of a message.
+//! `status`: the state of the daemon and of the bridges, or of a message.
+
+mod prometheus;
 
 use super::{
-    agents,
+    agents, bridges,
     context::context,
     failure::{DONE, FAILED, Failure},
     identity::{Identity, or_print},
@@ -14,6 +16,7 @@ use super::{
 };
 use argh::{ArgsInfo, FromArgs};
 use client::{Client, ClientError, home::HomeOptions};
+use machines::report::Known;
 use platform::clock;
 use protocol::{
     calendar::duration,
@@ -23,7 +26,7 @@ use protocol::{
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// Show the state of the daemon, or of a message.
+/// Show the state of the daemon and of the bridges to other machines, or of a message.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
@@ -31,12 +34,18 @@ use serde_json::value::RawValue;
     help_triggers("--help"),
     example = "agent-relay status",
     example = "agent-relay status --json",
+    example = "agent-relay status --prometheus > agent-relay.prom",
     example = "agent-relay status 3f2504e0-4f89-41d3-9a0c-0305e82c3301"
 )]
 pub(super) struct Status {
     /// print one JSON object, or for a message one a line for each recipient
     #[argh(switch)]
     json: bool,
+
+    /// print the state of the daemon and of the bridges in Prometheus' text format, also if no
+    /// daemon runs
+    #[argh(switch)]
+    prometheus: bool,
 
     /// the id of a message or of its SEND, or the eight characters that an agent is shown
     #[argh(positional, arg_name = "id")]
@@ -49,6 +58,7 @@ struct Report<'a> {
     endpoint: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<&'a RawValue>,
+    bridges: Vec<Known>,
 }
 
 /// The activity of a message's recipient.
@@ -84,27 +94,42 @@ struct RowWithRecipient<'a> {
 
 impl Status {
     pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
+        if self.prometheus && (self.json || self.id.is_some()) {
+            return Err(Failure::usage(
+                "--prometheus takes neither --json nor the id of a message",
+            ));
+        }
         let mut out = Out::new();
         if let Some(id) = &self.id {
             return self.message(options, &mut out, id);
         }
         let context = context(options).map_err(or_print)?;
+        let bridges = bridges::known(&context.home);
         let identity = Identity::of_process(&context).map_err(or_print)?;
         match context.try_join(&|endpoint| identity.settings(endpoint)) {
+            Err(ClientError::NoDaemon { .. }) if self.prometheus => {
+                out.raw(&prometheus::text(None, &bridges))?;
+                Ok(DONE)
+            }
             Err(ClientError::NoDaemon { endpoint, .. }) if self.json => {
-                let report = Report { running: false, endpoint: &endpoint, status: None };
+                let report = Report { running: false, endpoint: &endpoint, status: None, bridges };
                 out.json("status", &report)?;
                 Ok(FAILED)
             }
             Err(error) => Err(or_print(error.into())),
             Ok(client) => {
                 let json = call(&client, RequestName::Status, None)?;
-                if self.json {
+                if self.prometheus {
+                    let status = parse(RequestName::Status, &json)?;
+                    let process = process(&status)?;
+                    out.raw(&prometheus::text(Some((&status, process.as_ref())), &bridges))?;
+                } else if self.json {
                     let status = Some(parse(RequestName::Status, &json)?);
-                    let report = Report { running: true, endpoint: client.endpoint(), status };
-                    out.json("status", &report)?;
+                    let endpoint = client.endpoint();
+                    out.json("status", &Report { running: true, endpoint, status, bridges })?;
                 } else {
                     show(&mut out, &client, &parse(RequestName::Status, &json)?)?;
+                    show_bridges(&mut out, &bridges)?;
                 }
                 Ok(DONE)
             }
@@ -204,9 +229,7 @@ fn now(row: &MessageRow<'_>) -> String {
 
 fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<(), Failure> {
     let counts = &status.counts;
-    let process =
-        status.daemon.map(|json| parse::<relay::Process<'_>>(RequestName::Status, json.get()));
-    let process = process.transpose()?;
+    let process = process(status)?;
     let fails = process.as_ref().and_then(|process| process.store_fails.as_deref()).map(escaped);
     let notes = process.as_ref().map(notes).unwrap_or_default();
     let lines = [
@@ -265,6 +288,26 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
         out.line(format_args!("  {name} {}", escaped(&remark)))?;
     }
     Ok(())
+}
+
+/// Prints the state of each bridge.
+fn show_bridges(out: &mut Out, all: &[Known]) -> Result<(), Failure> {
+    let now = clock::unix_ms();
+    for Known { report, .. } in all {
+        let hosts = match &*bridges::hosts(report) {
+            "" => String::new(),
+            hosts => format!("; machines: {hosts}"),
+        };
+        let (name, state) = (bridges::name(report), bridges::state(report, now));
+        let heading = out.paint(Colour::Faint, format!("{:<9}", "bridge"));
+        out.line(format_args!("  {heading} {name}: {state}{hosts}"))?;
+    }
+    Ok(())
+}
+
+/// The description of the daemon's process, if the daemon gives one.
+fn process<'a>(status: &relay::Status<'a>) -> Result<Option<relay::Process<'a>>, Failure> {
+    status.daemon.map(|json| parse(RequestName::Status, json.get())).transpose()
 }
 
 /// Sentences about the daemon's process that its person should know.

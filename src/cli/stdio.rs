@@ -46,7 +46,10 @@ impl Stdio {
             return Err(failure.hint("run `agent-relay bridge` on the other machine"));
         }
         let side = Side::begin(options, self.peer, self.export, self.import, None)?;
-        match side.link(io::stdin(), io::stdout())? {
+        let ended = side.link(io::stdin(), io::stdout());
+        // The other side, which has started the link, reports why there is none.
+        side.end(None);
+        match ended? {
             Ended { end: None, .. } | Ended { end: Some(End::Lost(_)), was_open: true } => Ok(DONE),
             Ended { end: Some(end), .. } => Err(Failure::failed(escaped(&end.to_string()))),
         }

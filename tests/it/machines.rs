@@ -21,6 +21,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 use testkit::{
+    exposition,
     programs::Running,
     raw::Raw,
     sandbox::Sandbox,
@@ -538,4 +539,125 @@ fn bridge_that_cannot_work_says_why() {
     let failed = output(inside);
     assert_eq!(failed.status.code(), Some(USAGE));
     assert!(err(&failed).contains("only a person does"), "{}", err(&failed));
+}
+
+/// The answer of `status --json`.
+fn status(sandbox: &Sandbox) -> Value {
+    serde_json::from_slice(&run(sandbox, &["status", "--json"], DONE).stdout).unwrap()
+}
+
+/// Waits until the only bridge of a machine is in a state, and returns its report.
+fn await_bridge(sandbox: &Sandbox, state: &str) -> Value {
+    let mut bridge = Value::Null;
+    until(&format!("a bridge that is {state}"), || {
+        bridge = status(sandbox)["bridges"][0].clone();
+        bridge["state"] == state
+    });
+    bridge
+}
+
+#[test]
+fn bridges_are_reported_by_status_agents_and_doctor() {
+    let (laptop, pi) = (Sandbox::new(), Sandbox::new());
+    assert_eq!(status(&laptop)["bridges"], json!([]));
+    let mut bob = pi.join("Bob");
+    let command = stdio(&pi, &["--peer", "laptop", "--export", "Bob"]);
+    let mut running = Running(bridge(&laptop, "pi", &command).spawn().unwrap());
+    let report = await_bridge(&laptop, "linked");
+    assert_eq!(
+        [&report["kind"], &report["name"], &report["links"]],
+        [&json!("bridge"), &json!("pi"), &json!(1)]
+    );
+    assert_eq!(
+        [&report["running"], &report["hosts"][0]["agents"]],
+        [&json!(true), &json!(["Bob"])]
+    );
+    assert_eq!(await_bridge(&pi, "linked")["kind"], "stdio");
+    run(&laptop, &["send", "--as", "Ann", "Bob@pi", "hello"], DONE);
+    bob.expect("DELIVER");
+    let metrics = |sandbox: &Sandbox| {
+        let text = String::from_utf8(run(sandbox, &["status", "--prometheus"], DONE).stdout);
+        exposition::read(&text.unwrap()).unwrap()
+    };
+    let value = |series: &str| metrics(&laptop).get(series).copied();
+    let of_pi = |name: &str| format!("agent_relay_bridge_{name}{{kind=\"bridge\",name=\"pi\"}}");
+    until("a message that was counted", || value(&of_pi("sent_total")) == Some(1.0));
+    assert_eq!(value("agent_relay_up"), Some(1.0));
+    assert_eq!(value(&of_pi("linked")), Some(1.0));
+    let words = |line: &[&str], code| String::from_utf8(run(&laptop, line, code).stdout).unwrap();
+    assert!(words(&["status"], DONE).contains("bridge    bridge to pi: linked for "));
+    assert!(words(&["agents"], DONE).contains("\nbridge to pi: linked for "));
+    assert!(words(&["doctor"], DONE).contains("ok   bridge    bridge to pi: linked for "));
+    // Another bridge of that name can neither link nor take the report.
+    let failed = output(bridge(&laptop, "pi", &command));
+    assert_eq!(failed.status.code(), Some(FAILED), "{}", err(&failed));
+    assert_eq!(await_bridge(&laptop, "linked")["pid"], report["pid"]);
+    running.0.kill().unwrap();
+    wait(&mut running.0, "the bridge");
+    let report = await_bridge(&laptop, "ended");
+    assert_eq!(report["error"]["text"], "it was killed, or it crashed");
+    assert_eq!((value(&of_pi("up")), value(&of_pi("linked"))), (Some(0.0), Some(0.0)));
+    let row: Value = serde_json::from_str(&words(&["agents", "Bob@pi", "--json"], DONE)).unwrap();
+    assert_eq!([&row["name"], &row["link"]["state"]], [&json!("Bob@pi"), &json!("ended")]);
+    assert!(words(&["doctor"], FAILED).contains("it crashed -- start it again, or delete "));
+    until("a report that goes with stdio", || status(&pi)["bridges"] == json!([]));
+    let mut other = pi.command(["status", "--prometheus", "--json"]);
+    assert_eq!(other.output().unwrap().status.code(), Some(USAGE));
+}
+
+#[test]
+fn metrics_are_those_of_the_document() {
+    let laptop = Sandbox::new();
+    let missing = ["/nonexistent/ssh".to_owned()];
+    assert_eq!(output(bridge(&laptop, "pi", &missing)).status.code(), Some(FAILED));
+    let text = String::from_utf8(run(&laptop, &["status", "--prometheus"], DONE).stdout).unwrap();
+    let document = include_str!("../../docs/MACHINES.md");
+    let names = |text: &str, before: &str| -> Vec<String> {
+        let parts = text.split(before).skip(1);
+        let names = parts.filter_map(|part| part.split([' ', '`']).next());
+        names.filter(|name| name.starts_with("agent_relay_")).map(str::to_owned).collect()
+    };
+    let (mut printed, mut documented) = (names(&text, "# TYPE "), names(document, "| `"));
+    // Only of a machine that is linked.
+    printed.push("agent_relay_bridge_agents".to_owned());
+    printed.sort();
+    documented.sort();
+    assert_eq!(documented, printed);
+}
+
+#[test]
+fn bridge_without_a_command_has_the_settings_of_its_file() {
+    let (laptop, pi) = (Sandbox::new(), Sandbox::new());
+    let mut bob = pi.join("Bob");
+    let command = stdio(&pi, &["--peer", "laptop", "--export", "Bob", "--export", "Cid"]);
+    let text = format!("[pi]\ncommand = {}\nexport = ['Ann']\nimport = ['Bob']\n", json!(command));
+    fs::write(laptop.home().join("bridges.toml"), text).unwrap();
+    let mut linked = laptop.command(["bridge", "pi"]);
+    let mut running = Running(linked.stderr(Stdio::piped()).spawn().unwrap());
+    let report = await_bridge(&laptop, "linked");
+    assert_eq!(report["hosts"][0]["agents"], json!(["Bob"]));
+    run(&laptop, &["send", "--as", "Ann", "Bob@pi", "hello"], DONE);
+    assert_eq!(body(&bob.expect("DELIVER")), "hello");
+    running.0.kill().unwrap();
+    let mut said = String::new();
+    running.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let line = said.lines().find(|line| line.contains(" linked to pi: ")).unwrap();
+    let time = line.strip_prefix("agent-relay: ").unwrap().split(' ').next().unwrap();
+    assert!(time.len() == 24 && time.starts_with("20") && time.ends_with('Z'), "{line}");
+    // An option stands in place of its key, and an error names the line.
+    let mut exported =
+        Running(laptop.command(["bridge", "pi", "--export", "Dora"]).spawn().unwrap());
+    await_agent(&pi, "Dora@laptop");
+    exported.0.kill().unwrap();
+    for (text, said) in [
+        ("[lab]\ncommand = ['x']\nexport = []\n", "add a table [pi] with `command` to "),
+        ("[pi]\n\ncommand = 'ssh pi'\n", "bridges.toml:3: `command`: expected a list of texts"),
+    ] {
+        fs::write(laptop.home().join("bridges.toml"), text).unwrap();
+        let failed = laptop.command(["bridge", "pi"]).output().unwrap();
+        assert!(!failed.status.success() && err(&failed).contains(said), "{}", err(&failed));
+    }
+    let checks = run(&laptop, &["doctor"], FAILED);
+    let checks = String::from_utf8(checks.stdout).unwrap();
+    assert!(checks.contains("fail config    ") && checks.contains("bridges.toml:3: "), "{checks}");
 }

@@ -12,4 +12,6 @@
 pub mod border;
 pub mod link;
 pub mod local;
+pub mod report;
+pub mod settings;
 pub mod window;

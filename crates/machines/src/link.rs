@@ -14,6 +14,7 @@ pub use pipe::{Event, Pipe};
 use super::{
     border::{self, Carry, Outcome, Ticket},
     local::{JoinError, Local, Transport},
+    report::{Counters, Reporter},
     window::Unanswered,
 };
 use client::{ClientError, Ended};
@@ -30,7 +31,7 @@ use protocol::{
     text::Quoted,
 };
 use serde::Serialize;
-use std::{cmp::Ordering, collections::HashMap, fmt, ops::ControlFlow};
+use std::{cmp::Ordering, collections::HashMap, fmt, ops::ControlFlow, sync::Arc};
 
 /// The most bytes that wait to be written before no more messages are sent.
 const UNWRITTEN_BYTES_MAX: usize = 1 << 20;
@@ -133,6 +134,8 @@ pub struct Link<'a> {
     last_sent: Moment,
     began: Moment,
     log: fn(&str),
+    reporter: Option<Reporter>,
+    counters: Arc<Counters>,
     logged: usize,
     logged_since: Moment,
     now: Moment,
@@ -165,6 +168,8 @@ impl<'a> Link<'a> {
             last_sent: now.monotonic,
             began: now.monotonic,
             log,
+            reporter: None,
+            counters: Arc::default(),
             logged: 0,
             logged_since: now.monotonic,
             now: now.monotonic,
@@ -172,6 +177,12 @@ impl<'a> Link<'a> {
         let hello = LinkHello::new(&agents.exports, agents.bridge.as_ref(), frame_bytes_max);
         link.write(now, Kind::Hello, &hello);
         link
+    }
+
+    /// Reports from now on.
+    pub fn report_to(&mut self, reporter: &Reporter) {
+        self.counters = Arc::clone(reporter.counters());
+        self.reporter = Some(reporter.clone());
     }
 
     /// Whether both sides have joined their daemons.
@@ -227,6 +238,7 @@ impl<'a> Link<'a> {
             }
             Kind::Ack => local.input(now, border::Input::Frame(&self.agents.peer, json, 0)),
             Kind::Nack => {
+                Counters::count(&self.counters.sent_refused);
                 if let Ok(nack) = envelope.decode_member::<Nack>(envelope.payload) {
                     self.sent.remove(&nack.ack_id);
                 }
@@ -314,6 +326,14 @@ impl<'a> Link<'a> {
     fn opened(&mut self) {
         self.is_open = true;
         let Agents { peer, exports, bridge, .. } = self.agents;
+        if let Some(reporter) = &self.reporter {
+            let host = peer.to_string();
+            let agents = self.joined.iter().map(Name::to_string).collect();
+            reporter.update(move |report| {
+                report.linked(None);
+                report.host_came(&host, agents);
+            });
+        }
         // The other side's messages are shown beside this one's.
         if bridge.is_none() {
             return;
@@ -436,9 +456,13 @@ impl Transport for Link<'_> {
 
     fn carry(&mut self, now: Now, carry: Carry) -> Result<(), String> {
         let bytes = carry.frame.len();
+        if carry.is_message {
+            Counters::count(&self.counters.sent);
+        }
         let Some(most) = self.frame_bytes_max else { return Err("there is no link".to_owned()) };
         if bytes > most {
             let peer = &self.agents.peer;
+            Counters::count(&self.counters.sent_refused);
             return Err(format!("{bytes} bytes are over max_frame_bytes of {peer} ({most})"));
         }
         if carry.is_message {
@@ -453,10 +477,11 @@ impl Transport for Link<'_> {
         let id = self.received_ids.remove(&ticket);
         match outcome {
             Outcome::Accepted(id) => {
+                Counters::count(&self.counters.received);
                 let state = Some("accepted".into());
                 self.write(now, Kind::Ack, &Ack { ack_id: id.into(), state, ..Ack::default() });
             }
-            Outcome::Refused => {}
+            Outcome::Refused => Counters::count(&self.counters.received_refused),
             // It was no valid message, but the other side waits for an answer.
             Outcome::Dropped => {
                 if let Some(id) = id {

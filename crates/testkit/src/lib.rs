@@ -16,6 +16,7 @@ pub mod asking;
 pub mod bodies;
 pub mod claude;
 pub mod corpus;
+pub mod exposition;
 pub mod foreign_words;
 pub mod managed;
 pub mod model;

@@ -1,9 +1,6 @@
 //! The command that reaches the other machine.
 
-use crate::cli::{
-    failure::Failure,
-    print::{LINE_PREFIX, eprint_line},
-};
+use crate::cli::{failure::Failure, link::log, print::LINE_PREFIX};
 use crossbeam_channel::{Receiver, bounded};
 use platform::clock;
 use protocol::{name::Host, text::escaped};
@@ -124,9 +121,9 @@ fn show_messages(host: &Host, errors: ChildStderr) {
         let text = text.strip_prefix(LINE_PREFIX).unwrap_or(text);
         shown += usize::from(!text.is_empty());
         if !text.is_empty() && shown < LINES_MAX {
-            eprint_line(format_args!("{host}: {}", escaped(text)));
+            log(&format!("{host}: {text}"));
         } else if shown == LINES_MAX {
-            eprint_line(format_args!("{host}: further messages are not shown"));
+            log(&format!("{host}: further messages are not shown"));
             shown += 1;
         }
         line.clear();

@@ -22,11 +22,14 @@ const COMMAND: &str = "UPDATE_EXPECT=1 cargo test --test it -- document::tables"
 /// A table: its document in docs/, its name in the markers, and the function that makes it.
 type Table = (&'static str, &'static str, fn() -> String);
 
-const TABLES: [Table; 16] = [
+const TABLES: [Table; 19] = [
     ("CONFIGURATION.md", "commands", commands),
     ("CONFIGURATION.md", "config.toml", configuration_keys),
     ("CONFIGURATION.md", "agents.toml", team_keys),
     ("CONFIGURATION.md", "environment", environment),
+    ("MACHINES.md", "bridges.toml", || settings("Bridge")),
+    ("MACHINES.md", "nats.toml", || settings("Nats")),
+    ("MACHINES.md", "reports of bridges", reports_of_bridges),
     ("PROTOCOL.md", "message types", message_types),
     ("PROTOCOL.md", "fatal errors", fatal_errors),
     ("PROTOCOL.md", "errors", errors),
@@ -220,6 +223,18 @@ fn team_keys() -> String {
     let keys = members("src/config/team.rs", "TeamAgent");
     let rows = keys.into_iter().map(|key| [ticks(key.name), key.paragraphs.join(" ")]);
     table(["key", "is"], rows)
+}
+
+fn settings(item: &str) -> String {
+    let keys = members("crates/machines/src/settings.rs", item);
+    let rows = keys.into_iter().map(|key| [ticks(key.name), key.paragraphs.join(" ")]);
+    table(["key", "is"], rows)
+}
+
+fn reports_of_bridges() -> String {
+    let fields = members("crates/machines/src/report.rs", "Report");
+    let rows = fields.into_iter().map(|field| [ticks(field.name), field.paragraphs.join(" ")]);
+    table(["member", "is"], rows)
 }
 
 fn recipe_keys() -> String {
