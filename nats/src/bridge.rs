@@ -16,7 +16,7 @@ use crate::{
 };
 use async_nats::{Event, Message, Subscriber};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use machines::border;
+use machines::{border, report::Reporter};
 use protocol::name::{Host, Name};
 use serde::{Deserialize, Serialize};
 pub use start::{Started, connect, start, taken};
@@ -145,6 +145,7 @@ struct Bridge<'a> {
     stream: StreamSettings,
     local: Local,
     lines: &'a dyn Fn(&str),
+    reporter: &'a Reporter,
     reports: Reports,
     presence: Presence,
     outbox: Outbox,
@@ -172,7 +173,7 @@ pub async fn run(
     settings: &Settings,
     started: Started,
     local: Local,
-    lines: &dyn Fn(&str),
+    (lines, reporter): (&dyn Fn(&str), &Reporter),
     stop: impl Future<Output = ()>,
 ) -> End {
     let Started {
@@ -197,6 +198,7 @@ pub async fn run(
         stream,
         local,
         lines,
+        reporter,
         reports: Reports::default(),
         presence,
         outbox: Outbox::new(here.clone(), instance, limit),
@@ -214,6 +216,7 @@ pub async fn run(
         last_presence: 0,
         end: None,
     };
+    bridge.linked();
     bridge.present(answers);
     let (deliveries_sender, mut deliveries) = mpsc::channel(DELIVERIES_MAX);
     let pull = tokio::spawn(pull::run(link, here, deliveries_sender));
@@ -317,7 +320,7 @@ impl Bridge<'_> {
                     self.work.push(create.map(Done::Created).boxed());
                 }
             }
-            Done::Created(Ok(())) => self.report("created", "the stream is there again"),
+            Done::Created(Ok(())) => self.say("created", "the stream is there again"),
             Done::Created(Err(error)) => {
                 let here = &self.settings.here;
                 let line = format!(
@@ -334,6 +337,7 @@ impl Bridge<'_> {
                 self.carry(outbox::Input::Limit(limit(&self.link)));
                 let Server { name, version, .. } = self.link.server();
                 (self.lines)(&printable(&format!("joined to NATS server {name}")));
+                self.linked();
                 if is_old(&version) {
                     self.report(
                         "version",
@@ -341,12 +345,32 @@ impl Bridge<'_> {
                     );
                 }
             }
-            Event::Disconnected => (self.lines)("lost the connection to NATS"),
+            Event::Disconnected => {
+                let why = "lost the connection to NATS";
+                (self.lines)(why);
+                self.reporter.update(move |report| report.lost(why));
+            }
             other => self.report("NATS", &format!("NATS: {other}")),
         }
     }
 
+    /// Reports that there is a connection, unless it is lost already.
+    fn linked(&self) {
+        if self.link.is_connected() {
+            let server = printable(&self.link.server().name);
+            self.reporter.update(move |report| report.linked(Some(server)));
+        }
+    }
+
+    /// Says that something is wrong.
     fn report(&mut self, topic: &str, line: &str) {
+        if let Some(line) = self.reports.line(Instant::now(), topic, line) {
+            (self.lines)(&line);
+            self.reporter.update(move |report| report.failed(&line));
+        }
+    }
+
+    fn say(&mut self, topic: &str, line: &str) {
         if let Some(line) = self.reports.line(Instant::now(), topic, line) {
             (self.lines)(&line);
         }

@@ -3,8 +3,10 @@
 mod join;
 mod setup;
 
+use crate::link::Credentials;
 use argh::FromArgs;
 use client::home::HomeError;
+use protocol::calendar::utc;
 use std::{
     ffi::OsString,
     io::{self, Write},
@@ -44,6 +46,11 @@ impl Failure {
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     match try_run(arguments) {
         Ok(()) => DONE,
+        // What a bridge says last is a line of its log, too.
+        Err(Failure { code: FAILED, message }) => {
+            log(&message);
+            FAILED
+        }
         Err(Failure { code, message }) => {
             line(&message);
             code
@@ -89,6 +96,11 @@ fn out(text: &str) -> Result<(), Failure> {
     writeln!(io::stdout(), "{text}").map_err(|error| Failure::failed(error.to_string()))
 }
 
+/// Prints a line of a running bridge, with the time.
+fn log(text: &str) {
+    line(&format!("{} {text}", utc(platform::clock::unix_ms())));
+}
+
 /// Prints a line for a person on standard error.
 fn line(text: &str) {
     // If standard error is closed, no other way to report is left.
@@ -98,7 +110,7 @@ fn line(text: &str) {
 /// Reads the options that say where NATS is, and how to log in.
 fn servers(
     urls: &[String],
-    credentials: Option<&PathBuf>,
+    credentials: Option<PathBuf>,
     authorities: Vec<PathBuf>,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
@@ -131,13 +143,9 @@ fn servers(
     for file in authorities.iter().chain(certificate.iter().flat_map(|(cert, key)| [cert, key])) {
         std::fs::File::open(file).map_err(|error| unreadable(file, error))?;
     }
-    let credentials = credentials.map(|path| {
-        platform::paths::check_private_among(path, &[])
-            .and_then(|()| crate::link::Credentials::read(path))
-            .map_err(|error| unreadable(path, error))
-    });
-    let credentials = credentials.transpose()?;
-    if let Some(crate::link::Credentials::Password(..)) = credentials
+    if let Some(path) = &credentials
+        && let Credentials::Password(..) =
+            Credentials::read(path).map_err(|error| unreadable(path, error))?
         && let Some(url) = urls.iter().find(|url| is_in_clear(url))
     {
         line(&format!("the password is sent to {url} as it is; use tls:// if others can read it"));
@@ -195,6 +203,8 @@ mod tests {
             (with(&["--replicas", "2"]), ["2", "1, 3 or 5"]),
             (failure(&["--host", "p i", "--server", "nats://pi"]), ["\"p i\"", "--host"]),
             (failure(&["--host", "pi", "--export", "@x"]), ["\"@x\"", "--export"]),
+            (failure(&["--server", "nats://pi"]), ["no name", "--host"]),
+            (failure(&["--config", "/none/x.toml"]), ["/none/x.toml", "--config"]),
             (failure(&["--bad"]), ["--bad", "--help"]),
             (failure(&["setup", "--server", "nats://pi"]), ["no host", "--host"]),
         ] {

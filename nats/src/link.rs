@@ -8,12 +8,18 @@ use crate::{
     subject::Token,
 };
 use async_nats::{
-    Client, ConnectOptions, Event, HeaderMap, Request, RequestErrorKind, connection::State,
+    Auth, AuthError, Client, ClientError, ConnectOptions, Event, HeaderMap, Request,
+    RequestErrorKind, connection::State,
 };
 use futures_util::FutureExt;
+use nkeys::KeyPair;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::{fmt, fs, io, path::PathBuf, time::Duration};
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 use tokio::sync::mpsc;
 
 /// The time that a request to JetStream may take.
@@ -36,8 +42,8 @@ const EVENTS_MAX: usize = 64;
 pub struct Servers {
     /// The servers' URLs.
     pub urls: Vec<String>,
-    /// The credentials.
-    pub credentials: Option<Credentials>,
+    /// The file with the credentials, which is read for each connection.
+    pub credentials: Option<PathBuf>,
     /// Certificates of authorities, in PEM.
     pub authorities: Vec<PathBuf>,
     /// This host's certificate and its key, in PEM.
@@ -47,8 +53,8 @@ pub struct Servers {
 /// Credentials for NATS.
 #[derive(Clone)]
 pub enum Credentials {
-    /// A JWT and its seed: the contents of a `.creds` file.
-    Jwt(String),
+    /// A JWT and its seed, of a `.creds` file.
+    Jwt(String, String),
     /// The seed of an nkey.
     Nkey(String),
     /// A user and a password.
@@ -62,11 +68,12 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Reads credentials from a file.
+    /// Reads credentials from a file that only its owner can read.
     ///
     /// # Errors
-    /// If the file cannot be read, or holds none of the three kinds.
-    pub fn read(path: &std::path::Path) -> io::Result<Self> {
+    /// If the file cannot be read, or others can read it, or it holds none of the three kinds.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        platform::paths::check_private_among(path, &[])?;
         Self::parse(&fs::read_to_string(path)?).ok_or_else(|| {
             let why = "it holds neither a NATS JWT, nor an nkey seed (SU…), nor USER:PASSWORD";
             io::Error::new(io::ErrorKind::InvalidData, why)
@@ -76,7 +83,8 @@ impl Credentials {
     fn parse(text: &str) -> Option<Self> {
         let line = text.trim();
         if line.contains("BEGIN NATS USER JWT") {
-            return Some(Self::Jwt(text.to_owned()));
+            let seed = decorated(line, "USER NKEY SEED")?;
+            return Some(Self::Jwt(decorated(line, "NATS USER JWT")?, seed));
         }
         if line.lines().count() != 1 {
             return None;
@@ -88,6 +96,41 @@ impl Credentials {
             line.starts_with("SU") && line.bytes().all(|byte| byte.is_ascii_alphanumeric());
         is_seed.then(|| Self::Nkey(line.to_owned()))
     }
+
+    /// The login for a server that has sent this nonce.
+    fn auth(self, nonce: &[u8]) -> Result<Auth, nkeys::error::Error> {
+        let mut auth = Auth::new();
+        let seed = match self {
+            Self::Password(user, password) => {
+                (auth.username, auth.password) = (Some(user), Some(password));
+                return Ok(auth);
+            }
+            Self::Jwt(jwt, seed) => {
+                auth.jwt = Some(jwt);
+                seed
+            }
+            Self::Nkey(seed) => {
+                auth.nkey = Some(KeyPair::from_seed(&seed)?.public_key());
+                seed
+            }
+        };
+        auth.signature = Some(KeyPair::from_seed(&seed)?.sign(nonce)?);
+        Ok(auth)
+    }
+}
+
+/// The line of a `.creds` file below the one that begins a part.
+fn decorated(text: &str, part: &str) -> Option<String> {
+    let begin = format!("BEGIN {part}");
+    let mut lines = text.lines().skip_while(|line| !line.contains(&begin));
+    lines.nth(1).map(|line| line.trim().to_owned())
+}
+
+/// Reads the credentials, and returns the login for a server that has sent this nonce.
+fn log_in(path: &Path, nonce: &[u8]) -> Result<Auth, String> {
+    let credentials = Credentials::read(path).map_err(|error| error.to_string());
+    let auth = credentials.and_then(|it| it.auth(nonce).map_err(|error| error.to_string()));
+    auth.map_err(|why| format!("{}: {why}", path.display()))
 }
 
 /// A server, as it describes itself.
@@ -151,7 +194,7 @@ impl Link {
         here: Token,
     ) -> Result<(Self, mpsc::Receiver<Event>), async_nats::ConnectError> {
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
-        let options = options(servers, &here)?.event_callback(move |event| {
+        let options = options(servers, &here, events.clone()).event_callback(move |event| {
             // Events are for a person only, so a full channel loses nothing of importance.
             drop(events.try_send(event));
             std::future::ready(())
@@ -345,23 +388,23 @@ impl Link {
     }
 }
 
-fn options(servers: &Servers, here: &Token) -> Result<ConnectOptions, async_nats::ConnectError> {
-    let mut options = ConnectOptions::new()
+fn options(servers: &Servers, here: &Token, events: mpsc::Sender<Event>) -> ConnectOptions {
+    let options = match servers.credentials.clone() {
+        None => ConnectOptions::new(),
+        // Read for each connection, so that others count without a restart of the bridge.
+        Some(path) => ConnectOptions::with_auth_callback(move |nonce| {
+            std::future::ready(log_in(&path, &nonce).map_err(|why| {
+                // As with other events, a full channel loses nothing of importance.
+                drop(events.try_send(Event::ClientError(ClientError::Other(why.clone()))));
+                AuthError::new(why)
+            }))
+        }),
+    };
+    let mut options = options
         .name(format!("agent-relay-nats {here}"))
         .custom_inbox_prefix(inbox(here))
         .request_timeout(Some(REQUEST_TIMEOUT))
         .ping_interval(PING);
-    options = match servers.credentials.clone() {
-        None => options,
-        Some(Credentials::Jwt(creds)) => options.credentials(&creds).map_err(|error| {
-            async_nats::ConnectError::with_source(
-                async_nats::ConnectErrorKind::Authentication,
-                error,
-            )
-        })?,
-        Some(Credentials::Nkey(seed)) => options.nkey(seed),
-        Some(Credentials::Password(user, password)) => options.user_and_password(user, password),
-    };
     for authority in &servers.authorities {
         options = options.add_root_certificates(authority.clone());
     }
@@ -374,7 +417,7 @@ fn options(servers: &Servers, here: &Token) -> Result<ConnectOptions, async_nats
     if is_tls_named || !servers.authorities.is_empty() || servers.certificate.is_some() {
         options = options.require_tls(true);
     }
-    Ok(options)
+    options
 }
 
 /// The prefix of the subjects on which a host receives answers, which no other host may read.
@@ -387,18 +430,38 @@ pub fn inbox(host: &Token) -> String {
 mod tests {
     use super::*;
 
+    const SEED: &str = "SUAIBDPBAUTWCWBKIO6XHQNINK5FWJW4OHLXC3HQ2KFE4PEJUA44CNHTC4";
+
+    const CREDS: &str = "-----BEGIN NATS USER JWT-----\r\neyJ.x-y\r\n------END NATS USER JWT------\n\n\
+        *** IMPORTANT ***\n-----BEGIN USER NKEY SEED-----\n\
+        SUAIBDPBAUTWCWBKIO6XHQNINK5FWJW4OHLXC3HQ2KFE4PEJUA44CNHTC4\n\
+        ------END USER NKEY SEED------\n";
+
+    #[test]
+    fn login_signs_the_nonce_of_the_server() {
+        let auth = |text: &str| Credentials::parse(text).unwrap().auth(b"nonce").unwrap();
+        let (jwt, nkey, password) = (auth(CREDS), auth(SEED), auth("pi:secret"));
+        assert_eq!((jwt.jwt.as_deref(), jwt.nkey), (Some("eyJ.x-y"), None));
+        assert_eq!(jwt.signature, nkey.signature);
+        let key = KeyPair::from_public_key(&nkey.nkey.unwrap()).unwrap();
+        key.verify(b"nonce", &nkey.signature.unwrap()).unwrap();
+        assert_eq!((password.username.as_deref(), password.signature), (Some("pi"), None));
+        let damaged = Credentials::parse("SUAIBDPBAUTWCWBKIO6XHQ").unwrap();
+        assert!(damaged.auth(b"nonce").is_err());
+    }
+
     #[test]
     fn credentials_are_one_of_three_kinds() {
         let kind = |text: &str| match Credentials::parse(text) {
-            Some(Credentials::Jwt(_)) => "jwt",
+            Some(Credentials::Jwt(..)) => "jwt",
             Some(Credentials::Nkey(_)) => "nkey",
             Some(Credentials::Password(..)) => "password",
             None => "none",
         };
-        assert_eq!(kind("-----BEGIN NATS USER JWT-----\neyJ\n"), "jwt");
-        assert_eq!(kind("SUAIBDPBAUTWCWBKIO6XHQNINK5FWJW4OHLXC3HQ2KFE4PEJUA44CNHTC4\n"), "nkey");
+        assert_eq!(kind(CREDS), "jwt");
+        assert_eq!(kind(&format!("{SEED}\n")), "nkey");
         assert_eq!(kind("pi:secret:with:colons\n"), "password");
-        for other in ["", "pi", "SU AA", "a\nb"] {
+        for other in ["", "pi", "SU AA", "a\nb", "-----BEGIN NATS USER JWT-----\neyJ\n"] {
             assert_eq!(kind(other), "none", "{other}");
         }
     }

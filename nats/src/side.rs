@@ -17,6 +17,7 @@ use client::{ClientError, Ended};
 use machines::{
     border::{self, Carry, Outcome, Ticket},
     local::{Daemon, JoinError, Local, Transport},
+    report::Counters,
     window::Unanswered,
 };
 use protocol::{
@@ -29,6 +30,7 @@ use protocol::{
 use std::{
     collections::{HashMap, HashSet},
     ops::ControlFlow,
+    sync::Arc,
 };
 use tokio::sync::mpsc;
 
@@ -44,9 +46,16 @@ const REFUSED_RETRY_MS: u64 = 30_000;
 
 /// Runs the local side of a bridge with this secret, until the bridge stops it or the daemon no
 /// longer admits it.
-pub fn run(daemon: Daemon, secret: Secret, settings: &Settings, remote: &Remote) {
+pub fn run(
+    daemon: Daemon,
+    secret: Secret,
+    settings: &Settings,
+    remote: &Remote,
+    counters: Arc<Counters>,
+) {
     let mut local = Local::new(daemon, settings.exports.clone());
-    let mut side = Side { secret, to_bridge: remote.to.clone(), hosts: HashMap::new(), tickets: 0 };
+    let (to_bridge, hosts) = (remote.to.clone(), HashMap::new());
+    let mut side = Side { secret, to_bridge, hosts, tickets: 0, counters };
     let never = crossbeam_channel::never();
     if let Some(Some(why)) = local.run(&mut side, &remote.from, &never) {
         side.to_bridge(FromLocal::Ended(why));
@@ -60,6 +69,7 @@ struct Side {
     /// The hosts that are present.
     hosts: HashMap<Host, Peer>,
     tickets: Ticket,
+    counters: Arc<Counters>,
 }
 
 /// A host that is present, and what is on its way from and to it.
@@ -215,6 +225,7 @@ impl Side {
         peer.passed.insert(ticket, Passed { agent, bytes, id, message });
         if let Some(refused) = header.and_then(|header| header.refused) {
             peer.sent.remove(&refused);
+            Counters::count(&self.counters.sent_refused);
             self.to_bridge(FromLocal::Refused(host.clone(), refused));
         }
         local.input(now, border::Input::Frame(host, &frame, ticket));
@@ -292,6 +303,7 @@ impl Transport for Side {
                 local.input(now, border::Input::Carried(&host, id));
             }
             ToLocal::Refused(host, id, Refusal { message, .. }) => {
+                Counters::count(&self.counters.sent_refused);
                 if let Some(peer) = self.hosts.get_mut(&host) {
                     peer.sent.remove(&id);
                 }
@@ -329,6 +341,7 @@ impl Transport for Side {
             return Err(format!("{} is absent", carry.host));
         };
         if carry.is_message {
+            Counters::count(&self.counters.sent);
             peer.sent.add(carry.id.clone(), carry.to.clone(), carry.frame.len());
         }
         let presence = peer.presence;
@@ -341,6 +354,11 @@ impl Transport for Side {
         let Some(passed) = peer.passed.remove(&ticket) else { return };
         peer.inbox.settled(&passed.agent, passed.bytes);
         passed.message.map(|key| peer.messages.remove(&key));
+        match outcome {
+            Outcome::Accepted(_) => Counters::count(&self.counters.received),
+            Outcome::Refused => Counters::count(&self.counters.received_refused),
+            Outcome::Dropped => {}
+        }
         // A refusal is the answer to what is refused.
         if outcome != Outcome::Refused {
             self.confirm(host, passed.id);

@@ -38,12 +38,15 @@ impl Bridge<'_> {
                     let list: Vec<_> = names.iter().map(Name::as_str).collect();
                     let list =
                         if list.is_empty() { "no agent".to_owned() } else { list.join(", ") };
+                    let (came, agents) = (host.to_string(), names.iter().map(Name::to_string));
+                    let agents = agents.collect();
+                    self.reporter.update(move |report| report.host_came(&came, agents));
                     let token = Token::of_host(&host);
                     let is_known = self.presences.contains_key(&token);
                     // A host whose agents change all the time has one line in a while.
                     let topic =
                         if is_known { format!("exports {host}") } else { format!("here {host}") };
-                    self.report(&topic, &format!("{host} is here: {list}"));
+                    self.say(&topic, &format!("{host} is here: {list}"));
                     self.last_presence += 1;
                     let presence =
                         *self.presences.entry(token.clone()).or_insert(self.last_presence);
@@ -51,7 +54,9 @@ impl Bridge<'_> {
                     self.carry(outbox::Input::Restarted(token));
                 }
                 presence::Output::Absent(host) => {
-                    self.report(&format!("gone {host}"), &format!("{host} is gone"));
+                    self.say(&format!("gone {host}"), &format!("{host} is gone"));
+                    let gone = host.to_string();
+                    self.reporter.update(move |report| report.host_left(&gone));
                     let token = Token::of_host(&host);
                     self.presences.remove(&token);
                     self.carry(outbox::Input::Absent(token));

@@ -1,20 +1,25 @@
 //! The command that joins a host.
 
-use super::{Failure, line, runtime, servers};
+use super::{Failure, line, log, runtime, servers};
 use crate::{
     bridge::{self, End, Settings},
     js,
-    link::StreamSettings,
+    link::{Servers, StreamSettings},
     local, side,
 };
 use argh::FromArgs;
-use client::home::HomeOptions;
-use machines::{border::AGENTS_MAX, local::Daemon};
+use client::home::{ConfigError, HomeOptions};
+use machines::{
+    border::AGENTS_MAX,
+    local::Daemon,
+    report::{Kind, Report, Reporter, Reporting},
+    settings::{Export, Import, NATS_FILE, Nats},
+};
 use protocol::{
     name::{Host, Name},
     secret::Secret,
 };
-use std::{io, path::PathBuf, thread};
+use std::{io, path::PathBuf, sync::Arc, thread};
 use tokio::sync::watch;
 
 /// Join the agents of this machine with those of others over NATS JetStream. Agents here send to
@@ -24,14 +29,19 @@ use tokio::sync::watch;
     help_triggers("--help"),
     example = "agent-relay-nats --host desk --export Ann --server nats://broker:4222 \
                --creds desk.creds",
-    note = "The command `agent-relay-nats setup` prepares NATS for hosts that may not do so.",
+    example = "agent-relay-nats --config lab.toml",
+    note = "Options stand in place of the keys of nats.toml in the home, which docs/MACHINES.md describes. \
+            The command `agent-relay-nats setup` prepares NATS for hosts that may not do so.",
     error_code(1, "failed"),
     error_code(2, "the command line is wrong")
 )]
 pub(super) struct Join {
+    /// a file with settings; default: nats.toml in the daemon's home, if it exists
+    #[argh(option, arg_name = "FILE")]
+    config: Option<PathBuf>,
     /// the name of this machine
     #[argh(option, arg_name = "HERE")]
-    host: String,
+    host: Option<String>,
     /// an agent here that other machines may reach; repeat it for more
     #[argh(option, arg_name = "NAME")]
     export: Vec<String>,
@@ -55,8 +65,8 @@ pub(super) struct Join {
     #[argh(option, arg_name = "FILE")]
     tls_key: Option<PathBuf>,
     /// the replicas of this machine's stream in NATS, if it does not exist (1)
-    #[argh(option, default = "1", arg_name = "N")]
-    replicas: usize,
+    #[argh(option, arg_name = "N")]
+    replicas: Option<usize>,
     /// the daemon's endpoint
     #[argh(option, arg_name = "ENDPOINT")]
     endpoint: Option<String>,
@@ -67,39 +77,136 @@ pub(super) struct Join {
 
 impl Join {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let settings = self.settings()?;
-        check_replicas(self.replicas)?;
-        let servers =
-            servers(&self.server, self.creds.as_ref(), self.tls_ca, self.tls_cert, self.tls_key)?;
-        let home = HomeOptions { endpoint: self.endpoint, home: self.home };
+        let home = HomeOptions { endpoint: self.endpoint.clone(), home: self.home.clone() };
+        let file = self.file(&home)?;
+        let settings = self.settings(&file)?;
+        let replicas = self.replicas.or(file.replicas).unwrap_or(1);
+        check_replicas(replicas)?;
+        let urls = if self.server.is_empty() { file.server } else { self.server };
+        let servers = servers(
+            &urls,
+            self.creds.or(file.creds),
+            if self.tls_ca.is_empty() { file.tls_ca } else { self.tls_ca },
+            self.tls_cert.or(file.tls_cert),
+            self.tls_key.or(file.tls_key),
+        )?;
         let context = home.context().map_err(Failure::of_home)?;
         if let Some(warning) = &context.warning {
             line(warning);
         }
         let daemon = Daemon::find(&context).map_err(Failure::of_home)?;
+        let report = Report::new(Kind::Nats, settings.here.as_str(), env!("CARGO_PKG_VERSION"));
+        let reporting = Reporting::begin(&context.home, report, log).map_err(no_thread)?;
+        let stream = StreamSettings { replicas, bytes: js::STREAM_BYTES };
+        let bridge = Bridge { settings, servers, stream, urls: urls.join(","), daemon };
+        let ended = bridge.run(reporting.reporter());
+        reporting.end(ended.as_ref().err().map(|failure| failure.message.clone()));
+        ended
+    }
+
+    /// Reads the file with settings.
+    fn file(&self, home: &HomeOptions) -> Result<Nats, Failure> {
+        let wrong = |error: ConfigError| Failure::usage(error.to_string());
+        match &self.config {
+            Some(path) => Nats::load(path).map_err(wrong)?.ok_or_else(|| {
+                Failure::usage(format!("{} does not exist; change --config", path.display()))
+            }),
+            None => {
+                let home = home.home().map_err(Failure::of_home)?;
+                Ok(Nats::load(&home.join(NATS_FILE)).map_err(wrong)?.unwrap_or_default())
+            }
+        }
+    }
+
+    fn settings(&self, file: &Nats) -> Result<Settings, Failure> {
+        let here = match (&self.host, &file.host) {
+            (Some(host), _) => Host::parse(host).map_err(|why| {
+                Failure::usage(format!("{host:?} is no name of a machine: {why}; change --host"))
+            })?,
+            (None, Some(host)) => host.clone(),
+            (None, None) => {
+                let why =
+                    format!("this machine has no name; add --host HERE, or host to {NATS_FILE}");
+                return Err(Failure::usage(why));
+            }
+        };
+        let exports = self.export.iter().map(|text| agent(text, "--export"));
+        let mut exports: Vec<_> = exports.collect::<Result<_, _>>()?;
+        if exports.is_empty() {
+            exports.extend(file.export.iter().map(|Export(name)| name.clone()));
+        }
+        let mut distinct: Vec<Name> = Vec::new();
+        for name in exports {
+            if !distinct.contains(&name) {
+                distinct.push(name);
+            }
+        }
+        if distinct.len() > AGENTS_MAX {
+            return Err(Failure::usage(format!(
+                "{} agents are exported, and at most {AGENTS_MAX} can be; leave out some",
+                distinct.len()
+            )));
+        }
+        let imports = self.import.iter().map(|text| {
+            let (name, host) = text
+                .split_once('@')
+                .ok_or_else(|| Failure::usage(format!("{text:?} must be NAME@HOST in --import")))?;
+            let host = Host::parse(host)
+                .map_err(|why| Failure::usage(format!("{text:?} in --import: {why}")))?;
+            Ok((agent(name, "--import")?, host))
+        });
+        let mut imports: Vec<_> = imports.collect::<Result<_, _>>()?;
+        if imports.is_empty() {
+            imports
+                .extend(file.import.iter().map(|Import(name, host)| (name.clone(), host.clone())));
+        }
+        Ok(Settings { here, exports: distinct, imports })
+    }
+}
+
+/// A bridge that is ready to start.
+struct Bridge {
+    settings: Settings,
+    servers: Servers,
+    stream: StreamSettings,
+    /// The servers' URLs, for people.
+    urls: String,
+    daemon: Daemon,
+}
+
+impl Bridge {
+    fn run(self, reporter: &Reporter) -> Result<(), Failure> {
+        let Self { settings, servers, stream, urls, daemon } = self;
         let (stop, stopped) = watch::channel(false);
         let _listening = platform::stop_signals::listen(move |_| {
             stop.send_replace(true);
         })
         .map_err(|error| Failure::failed(format!("signals cannot be awaited: {error}")))?;
-        let stream = StreamSettings { replicas: self.replicas, bytes: js::STREAM_BYTES };
+        // Before it has joined, it says only what it waits for.
+        let waiting = |text: &str| {
+            log(text);
+            let text = text.to_owned();
+            reporter.update(move |report| report.failed(&text));
+        };
         runtime()?.block_on(async {
-            let start = bridge::start(&settings, &servers, stream, &line);
+            let start = bridge::start(&settings, &servers, stream, &waiting);
             let started = tokio::select! {
                 started = start => started.map_err(Failure::failed)?,
                 () = stop_came(stopped.clone()) => return Ok(()),
             };
-            line(&format!("joined to {}", self.server.join(",")));
+            log(&format!("joined to {urls}"));
             let (local, remote) = local::channels();
             // The local side may still wait for events when the bridge is gone.
             let _events = local.to.clone();
             let here = settings.clone();
             let secret = Secret::from_random(platform::random::bytes().map_err(no_random)?);
+            let counters = Arc::clone(reporter.counters());
             let side = thread::Builder::new()
                 .name("local".to_owned())
-                .spawn(move || side::run(daemon, secret, &here, &remote))
-                .map_err(|error| Failure::failed(format!("no thread can start: {error}")))?;
-            let end = bridge::run(&settings, started, local, &line, stop_came(stopped)).await;
+                .spawn(move || side::run(daemon, secret, &here, &remote, counters))
+                .map_err(no_thread)?;
+            let stopped = stop_came(stopped);
+            let end = bridge::run(&settings, started, local, (&log, reporter), stopped).await;
             match end {
                 // The process ends with this thread, which has nothing left to do.
                 End::Stopped => {
@@ -111,34 +218,10 @@ impl Join {
             }
         })
     }
+}
 
-    fn settings(&self) -> Result<Settings, Failure> {
-        let here = Host::parse(&self.host).map_err(|why| {
-            Failure::usage(format!("{:?} is no name of a machine: {why}; change --host", self.host))
-        })?;
-        let mut exports: Vec<Name> = Vec::new();
-        for text in &self.export {
-            let name = agent(text, "--export")?;
-            if !exports.contains(&name) {
-                exports.push(name);
-            }
-        }
-        if exports.len() > AGENTS_MAX {
-            return Err(Failure::usage(format!(
-                "{} agents are exported, and at most {AGENTS_MAX} can be; leave out some --export",
-                exports.len()
-            )));
-        }
-        let imports = self.import.iter().map(|text| {
-            let (name, host) = text
-                .split_once('@')
-                .ok_or_else(|| Failure::usage(format!("{text:?} must be NAME@HOST in --import")))?;
-            let host = Host::parse(host)
-                .map_err(|why| Failure::usage(format!("{text:?} in --import: {why}")))?;
-            Ok((agent(name, "--import")?, host))
-        });
-        Ok(Settings { here, exports, imports: imports.collect::<Result<_, _>>()? })
-    }
+fn no_thread(error: io::Error) -> Failure {
+    Failure::failed(format!("no thread can start: {error}"))
 }
 
 fn no_random(error: io::Error) -> Failure {

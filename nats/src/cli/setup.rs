@@ -63,8 +63,7 @@ impl Setup {
         };
         let first = Token::of_host(first);
         self.replicas.map_or(Ok(()), check_replicas)?;
-        let servers =
-            servers(&self.server, self.creds.as_ref(), self.tls_ca, self.tls_cert, self.tls_key)?;
+        let servers = servers(&self.server, self.creds, self.tls_ca, self.tls_cert, self.tls_key)?;
         let wanted = (self.replicas, self.max_mib.map(|mib| i64::from(mib) << MIB_SHIFT));
         let usual = StreamSettings { replicas: 1, bytes: js::STREAM_BYTES };
         runtime()?.block_on(async {

@@ -13,6 +13,7 @@ mod support;
 mod carry;
 mod conditions;
 mod hostile;
+mod operate;
 mod permissions;
 
 use support::{host, nats::Nats, process::Process};

@@ -6,7 +6,6 @@ use async_nats::{Client, ConnectOptions, Request};
 use client::{Event, Outgoing};
 use futures_util::StreamExt;
 use std::{
-    process::Command,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -29,8 +28,13 @@ fn set_up(nats: &Nats, host: &Host) {
 
 /// Two hosts that have joined with credentials of their own.
 fn two(nats: &Nats) -> [Host; 2] {
-    let mut hosts = [Host::new("desk", &["Ann"]), Host::new("pi", &["Bob"])];
+    let hosts = [Host::new("desk", &["Ann"]), Host::new("pi", &["Bob"])];
     set_up(nats, &hosts[0]);
+    joined(nats, hosts)
+}
+
+/// Joins two hosts with credentials of their own.
+fn joined(nats: &Nats, mut hosts: [Host; 2]) -> [Host; 2] {
     for host in &mut hosts {
         let creds = format!("{0}:{0}-secret\n", host.name);
         let creds = host.private_file("creds", &creds);
@@ -52,6 +56,7 @@ impl Intruder {
     async fn new(nats: &Nats, user: &str) -> Self {
         let violations = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&violations);
+        let urls: Vec<_> = nats.urls().split(',').map(str::to_owned).collect();
         let client =
             ConnectOptions::with_user_and_password(user.to_owned(), format!("{user}-secret"))
                 .custom_inbox_prefix(format!("_INBOX_{user}"))
@@ -59,7 +64,7 @@ impl Intruder {
                     seen.lock().unwrap().push(event.to_string());
                     std::future::ready(())
                 })
-                .connect(nats.urls())
+                .connect(urls)
                 .await
                 .unwrap();
         Self { client, violations }
@@ -222,27 +227,21 @@ fn host_with_a_wrong_password_is_refused() {
 }
 
 #[test]
-fn server_accepts_the_configuration_of_the_compose_file() {
-    let folder = crate::support::folder::Folder::new();
-    let path = |name: &str| folder.path().join(name);
-    let data = format!("{:?}", path("data"));
-    let server = include_str!("../../server.conf");
-    assert!(server.contains("store_dir: /data\n"), "the volumes of compose.yaml are at /data");
-    std::fs::write(path("server.conf"), server.replace("/data", &data)).unwrap();
-    std::fs::write(path("hosts.conf"), include_str!("../../hosts.conf")).unwrap();
-    let compose = include_str!("../../compose.yaml");
-    for index in 1..=3 {
-        let command = format!(r#"command: ["-c", "/etc/nats/server.conf", "-n", "nats-{index}"]"#);
-        assert!(compose.contains(&command), "{command}");
-        let mut check = Command::new("nats-server");
-        check.arg("-c").arg(path("server.conf")).args(["-n", &format!("nats-{index}"), "-t"]);
-        let path = std::env::var_os("PATH").unwrap();
-        let output = check.env_clear().env("PATH", path).envs(VARIABLES).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-    }
-    for (variable, _) in VARIABLES {
-        assert!(compose.contains(&format!("- {variable}\n")), "{variable}");
-    }
+fn three_servers_of_server_conf_hold_replicated_streams() {
+    let nats = Nats::of_server_conf(&VARIABLES);
+    let desk = Host::new("desk", &[]);
+    let creds = desk.private_file("admin", "admin:admin-secret\n");
+    let more = ["--replicas", "3", "--creds", creds.to_str().unwrap()];
+    crate::set_up(&nats, &["desk", "pi", "lab"], &more);
+    block_on(async {
+        let admin = Intruder::new(&nats, "admin").await.client;
+        let subject = js::stream_info_subject(&token("pi"));
+        let answer = admin.request(subject, "".into()).await.unwrap();
+        let info: serde_json::Value = serde_json::from_slice(&answer.payload).unwrap();
+        assert_eq!(info["config"]["num_replicas"], 3, "{info}");
+        assert_eq!(info["cluster"]["name"], "relay", "{info}");
+    });
+    let [_desk, _pi] = joined(&nats, [desk, Host::new("pi", &["Bob"])]);
 }
 
 #[test]

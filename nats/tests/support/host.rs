@@ -142,6 +142,13 @@ impl Host {
         self.start_bridge();
     }
 
+    /// Starts a bridge without arguments, whose settings are those of nats.toml.
+    pub(crate) fn start_bridge_of_file(&mut self, settings: &str) {
+        std::fs::write(self.home().join("nats.toml"), settings).unwrap();
+        self.arguments = Vec::new();
+        self.start_bridge();
+    }
+
     pub(crate) fn start_bridge(&mut self) {
         self.bridge = Some(self.process(bridge(), &self.arguments));
     }

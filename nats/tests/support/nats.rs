@@ -32,6 +32,14 @@ struct Node {
     monitor: u16,
 }
 
+/// The ports of a server, the servers to which it connects, and its directory.
+struct Place {
+    client: u16,
+    route: u16,
+    routes: String,
+    store: PathBuf,
+}
+
 /// Servers of one cluster, which end when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Nats {
@@ -83,37 +91,68 @@ impl Nats {
 
     /// A server for each of the further lines in their configurations.
     pub(crate) fn with_each(more: &[&str], variables: &[(&'static str, &'static str)]) -> Self {
+        let text = |index: usize, place: &Place| {
+            let Place { client, route, routes, store, .. } = place;
+            let mut text =
+                format!("listen: 127.0.0.1:{client}\njetstream {{ store_dir: {store:?} }}\n");
+            if more.len() > 1 {
+                let cluster = format!("name: c, listen: 127.0.0.1:{route}, routes: [{routes}]");
+                writeln!(text, "cluster {{ {cluster} }}").unwrap();
+            }
+            text + more[index]
+        };
+        Self::cluster(more.len(), &text, variables)
+    }
+
+    /// The three servers of server.conf, with hosts.conf.
+    pub(crate) fn of_server_conf(variables: &[(&'static str, &'static str)]) -> Self {
+        let text = |_, place: &Place| {
+            let Place { client, route, routes, store, .. } = place;
+            let mut text = include_str!("../../server.conf").to_owned();
+            for (own, here) in [
+                ("0.0.0.0:4222", format!("127.0.0.1:{client}")),
+                ("/var/lib/nats", format!("{store:?}")),
+                ("0.0.0.0:6222", format!("127.0.0.1:{route}")),
+                (r#""nats://nats-1:6222", "nats://nats-2:6222", "nats://nats-3:6222""#, {
+                    routes.clone()
+                }),
+                ("include ./hosts.conf", include_str!("../../hosts.conf").to_owned()),
+            ] {
+                assert_eq!(text.matches(own).count(), 1, "{own} is in server.conf");
+                text = text.replace(own, &here);
+            }
+            text
+        };
+        Self::cluster(3, &text, variables)
+    }
+
+    fn cluster(
+        count: usize,
+        text: &dyn Fn(usize, &Place) -> String,
+        variables: &[(&'static str, &'static str)],
+    ) -> Self {
         // Servers that start at the same time may make a cluster without one of them, or without a
         // leader, which stays so.
-        let mut clusters = (0..STARTS).map(|_| Self::start_all(more, variables));
+        let mut clusters = (0..STARTS).map(|_| Self::start_all(count, text, variables));
         clusters.find(Self::is_complete).expect("a healthy cluster with all servers")
     }
 
-    fn start_all(more: &[&str], variables: &[(&'static str, &'static str)]) -> Self {
-        let count = more.len();
+    fn start_all(
+        count: usize,
+        text: &dyn Fn(usize, &Place) -> String,
+        variables: &[(&'static str, &'static str)],
+    ) -> Self {
         let folder = Folder::new();
-        let (clients, monitors, routes) = (ports(count), ports(count), ports(count));
-        let urls: Vec<_> = routes.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
+        let (clients, monitors, ports) = (ports(count), ports(count), ports(count));
+        let routes: Vec<_> = ports.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
         let mut nodes = Vec::new();
         for index in 0..count {
             let (client, monitor) = (clients[index], monitors[index]);
             let store = folder.path().join(format!("js-{index}"));
-            let mut text = format!(
-                "listen: 127.0.0.1:{client}\nhttp: 127.0.0.1:{monitor}\nserver_name: n{index}\n\
-                 jetstream {{ store_dir: {store:?} }}\n"
-            );
-            if count > 1 {
-                writeln!(
-                    text,
-                    "cluster {{ name: c, listen: 127.0.0.1:{}, routes: [{}] }}",
-                    routes[index],
-                    urls.join(", ")
-                )
-                .unwrap();
-            }
-            text.push_str(more[index]);
+            let place = Place { client, route: ports[index], routes: routes.join(", "), store };
+            let own = format!("http: 127.0.0.1:{monitor}\nserver_name: n{index}\n");
             let config = folder.path().join(format!("n{index}.conf"));
-            fs::write(&config, text).unwrap();
+            fs::write(&config, own + &text(index, &place)).unwrap();
             nodes.push(Node { process: None, config, client, monitor });
         }
         let mut nats = Self { nodes, variables: variables.to_vec(), _folder: folder };
@@ -148,6 +187,12 @@ impl Nats {
         let variables: Vec<_> =
             self.variables.iter().map(|(name, value)| (*name, OsStr::new(value))).collect();
         node.process = Some(Process::start("nats-server", ["-c".as_ref(), config], &variables));
+    }
+
+    /// Gives the servers that are started from now on another value of a variable.
+    pub(crate) fn set_variable(&mut self, name: &'static str, value: &'static str) {
+        self.variables.retain(|(known, _)| *known != name);
+        self.variables.push((name, value));
     }
 
     /// Kills a server, as a crash would.
