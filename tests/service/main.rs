@@ -210,6 +210,58 @@ fn unit_file_passes_systemd_analyze() {
 }
 
 #[test]
+fn unit_of_a_bridge_links_again_after_a_kill_and_not_with_wrong_settings() {
+    let systemd = Systemd::start();
+    systemd.succeeds(&["service", "install"]);
+    let (laptop, pi, relay) = (&systemd.sandbox, Sandbox::new(), env!("CARGO_BIN_EXE_agent-relay"));
+    let at = |sandbox: &Sandbox| {
+        let (home, endpoint) = (sandbox.home(), sandbox.endpoint());
+        let words = [relay, "--home", home.to_str().unwrap(), "--endpoint", endpoint.as_text()];
+        words.map(str::to_owned).to_vec()
+    };
+    let mut command = at(&pi);
+    command.extend(["stdio", "--peer", "laptop", "--export", "Bob"].map(str::to_owned));
+    let settings = format!("[pi]\ncommand = {command:?}\nexport = ['Ann']\n");
+    fs::write(laptop.home().join("bridges.toml"), settings).unwrap();
+    let unit = include_str!("../../package/agent-relay-bridge@.service");
+    let own = unit.replace("/usr/bin/agent-relay bridge", &(at(laptop).join(" ") + " bridge"));
+    let own = own.replace("RestartSec=10", "RestartSec=1");
+    fs::write(systemd.unit().with_file_name("agent-relay-bridge@.service"), own).unwrap();
+    let control = |arguments: &[&str]| {
+        let done = systemd.systemctl(arguments);
+        assert!(done.status.success(), "{arguments:?}: {done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    };
+    control(&["daemon-reload"]);
+    let bridges = || {
+        let status: Value = serde_json::from_str(&systemd.succeeds(&["status", "--json"])).unwrap();
+        status["bridges"].clone()
+    };
+    control(&["start", "agent-relay-bridge@pi"]);
+    let linked = |before: u64| {
+        let mut pid = 0;
+        until("a bridge that is linked", || {
+            let bridge = bridges()[0].clone();
+            pid = bridge["pid"].as_u64().unwrap_or_default();
+            bridge["state"] == "linked" && pid != before
+        });
+        pid
+    };
+    let first = linked(0);
+    laptop.kill_process(first);
+    linked(first);
+    control(&["stop", "agent-relay-bridge@pi"]);
+    assert_eq!(bridges(), serde_json::json!([]));
+    control(&["start", "agent-relay-bridge@lab"]);
+    let state = || {
+        let properties = "--property=ActiveState,ExecMainStatus,NRestarts";
+        control(&["show", "agent-relay-bridge@lab", properties])
+    };
+    until("a unit that has failed", || state().contains("ActiveState=failed"));
+    assert!(state().contains("NRestarts=0") && state().contains("ExecMainStatus=2"), "{}", state());
+}
+
+#[test]
 fn install_without_systemd_changes_nothing() {
     let mut sandbox = Sandbox::empty();
     let check_refused = |sandbox: &Sandbox| {
