@@ -49,7 +49,7 @@ const PURGE: Duration = Duration::from_secs(1);
 /// killed may have forgotten it, and it finds out whether there is a stream.
 const PURGES: u64 = 10;
 
-/// The parts of a sending host's share of the stream after one of which it is emptied.
+/// The divisor of a sending host's share: after so many messages, the stream is emptied.
 const PURGED_PARTS: i64 = 4;
 
 /// The deliveries that wait for the loop.

@@ -25,8 +25,8 @@ pub const AGE_MAX: Duration = Duration::from_secs(10 * 60);
 /// The size of a host's stream, unless another one is given.
 pub const STREAM_BYTES: i64 = 256 << 20;
 
-/// The parts of a stream of which one sending host may fill one. It may fill a second one with
-/// messages of its own stream, which it has the server send there.
+/// The divisor of a stream's size: one sending host may fill one part. It may fill a second part
+/// with messages of its own stream, if it makes the server send them there.
 const SHARES: i64 = 3;
 
 /// The messages of one sending host that a stream takes at least, however small it is.
