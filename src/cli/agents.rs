@@ -76,14 +76,16 @@ const NONE_HERE: &str = "no agents in this directory; `agent-relay agents` lists
     example = "agent-relay agents",
     example = "agent-relay agents --here --watch",
     example = "agent-relay agents Ann --why",
-    example = "agent-relay agents --json"
+    example = "agent-relay agents --json",
+    note = "STATE of an agent CLI is starting, working, waits for permission, asks you, finished (idle, and you have not looked at it since), idle, in a shell, or ended.",
+    note = "STATE of any other agent is here, away, or reconnecting, shortly after a start of the daemon; of an agent of another machine, on HOST or no link."
 )]
 pub(super) struct Agents {
     /// list only this agent
     #[argh(positional, arg_name = "agent")]
     name: Option<String>,
 
-    /// say what the wrapper of this agent knows about its terminal, by which source, and what
+    /// say what the wrapper of this agent knows about its terminal, from what source, and what
     /// follows for the next message
     #[argh(switch)]
     why: bool,

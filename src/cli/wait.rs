@@ -38,7 +38,7 @@ const HOPELESS_MS: u64 = 3000;
     help_triggers("--help"),
     example = "agent-relay wait Ann idle",
     example = "agent-relay wait Ann ended --timeout 10m",
-    note = "The exit code is 0 once it is so, and 4 after --timeout."
+    note = "The exit code is 0 when the state holds, and 4 after --timeout."
 )]
 pub(super) struct Wait {
     /// the longest time to wait; default: without end
@@ -171,7 +171,7 @@ impl AgentChanges {
         change.lost > 0 || is(&change.agent) || is_message
     }
 
-    /// Waits until the daemon reports a change, at most so many milliseconds. If it reports none,
+    /// Waits until the daemon reports a change, at most that many milliseconds. If it reports none,
     /// waits for a part of that.
     fn pause(&mut self, ms: u64) {
         let until = clock::monotonic_ms().saturating_add(ms);
