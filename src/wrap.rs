@@ -1,7 +1,7 @@
 //! The wrapper: a command in a pseudo-terminal between a person and the relay.
 //!
 //! [`run`] passes all bytes through unchanged, in both directions, and drives a
-//! [`TerminalSide`](terminal::TerminalSide) beside it: `threads` has the threads, `driver` the one
+//! [`TerminalSide`](terminal::TerminalSide) with it: `threads` has the threads, `driver` the one
 //! that owns the terminal side. [`control`] is the wrapper's own endpoint for a person's commands,
 //! and [`attach`] the command that shows the agent in another terminal.
 
@@ -114,7 +114,7 @@ pub(crate) struct Settings {
     pub(crate) directory: Option<PathBuf>,
     /// The daemon's address.
     pub(crate) endpoint: String,
-    /// A user who may run the daemon, beside this user, the system and administrators.
+    /// An additional user who may run the daemon, besides this user and the system.
     pub(crate) server: Option<User>,
     /// A callback for when the daemon no longer listens.
     pub(crate) when_absent: Option<WhenAbsent>,

@@ -22,7 +22,7 @@ func newInbox() inbox {
 	}
 }
 
-// isFull tells whether so many times the usual number of messages is unread.
+// isFull tells whether that many times the usual number of messages is unread.
 func (i *inbox) isFull(limits *limits, times int) bool {
 	return len(i.unread) >= times*limits.unread || i.unreadBytes >= times*unreadBytes
 }

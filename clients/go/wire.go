@@ -32,7 +32,7 @@ func parseObject(raw json.RawMessage) object {
 	return members
 }
 
-// text returns a member that is a string, or "", cut to so many bytes.
+// text returns a member that is a string, or "", cut to that many bytes.
 func (o object) text(name string, bytesMax int) string {
 	var text string
 	if json.Unmarshal(o[name], &text) != nil {
@@ -75,7 +75,7 @@ func clamp(wait, least, most time.Duration) time.Duration {
 	return wait
 }
 
-// cut returns at most so many bytes of a text, in whole characters.
+// cut returns at most that many bytes of a text, in whole characters.
 func cut(text string, bytesMax int) string {
 	if len(text) <= bytesMax {
 		return text

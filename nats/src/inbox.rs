@@ -86,7 +86,7 @@ impl Inbox {
         passed
     }
 
-    /// Notes that a frame of so many bytes for an agent is settled.
+    /// Notes that a frame of this number of bytes for an agent is settled.
     pub fn settled(&mut self, agent: &Token, bytes: usize) {
         if let Some(lane) = self.lanes.get_mut(agent) {
             lane.passed -= 1;

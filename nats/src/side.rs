@@ -3,7 +3,7 @@
 //!
 //! A host's frames are passed while its agents have joined the daemon; at any other time they are
 //! dropped, since the host sends them again. What is on its way from a host is forgotten when its
-//! agents leave or change, and its lanes begin anew.
+//! agents leave or change, and its lanes start over.
 
 use crate::{
     batch::Batch,
@@ -108,7 +108,7 @@ struct Passed {
 }
 
 impl Peer {
-    /// Forgets what came from the host: its agents join anew.
+    /// Forgets what came from the host: its agents join again.
     fn begin(&mut self) {
         self.inbox = Inbox::default();
         self.passed.clear();

@@ -1,4 +1,4 @@
-//! Latency and throughput from host to host, beside bare JetStream on the same servers and stream.
+//! Latency and throughput from host to host, and of bare JetStream on the same servers and stream.
 //!
 //! Bare JetStream publishes, awaits the answer of the stream, receives by a pull consumer, and
 //! acknowledges. Both are measured in turns, so that what else the machine does affects both.
@@ -161,7 +161,7 @@ fn latencies(
     }
 }
 
-/// Messages a second of so many pairs.
+/// Messages a second of this number of pairs.
 fn throughput(pairs: &[(Client, Client)]) -> f64 {
     let each = MESSAGES / pairs.len();
     let begun = Instant::now();

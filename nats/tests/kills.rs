@@ -344,7 +344,7 @@ fn waiting(host: &Host) -> Option<Vec<serde_json::Value>> {
     (!has_failed).then_some(agents)
 }
 
-/// Makes faults until so many messages have come and each kind of process was killed, or no message
+/// Makes faults until enough messages have come and each kind of process was killed, or no message
 /// comes for long.
 fn make_faults_until(
     total: usize,

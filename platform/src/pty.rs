@@ -38,7 +38,7 @@ pub const BEGINS_AT_HOME: bool = cfg!(windows);
 pub const OUTLIVES_TERMINAL: bool = cfg!(unix);
 
 /// Whether escape sequences that the pseudo-terminal does not know may not reach its reader.
-/// Windows paints a console's screen anew, and old versions drop what they do not know.
+/// Windows repaints a console's screen, and old versions drop what they do not know.
 pub const MAY_SWALLOW_SEQUENCES: bool = cfg!(windows);
 
 /// A terminal's size in character cells.

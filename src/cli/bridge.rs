@@ -31,7 +31,7 @@ const RETRY_MS: u64 = 1_000;
 /// The longest wait before the command is run again, in milliseconds.
 const RETRY_MS_MAX: u64 = 30_000;
 
-/// The duration after which a link counts as steady, in milliseconds: the waits begin anew.
+/// The duration after which a link counts as steady, in milliseconds: the waits start over.
 const STEADY_MS: u64 = 10_000;
 
 /// Link agents of this machine to agents of another one, whose daemon a command reaches.

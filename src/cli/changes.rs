@@ -125,7 +125,7 @@ impl<'a> Changes<'a> {
         self.retry_at = clock::monotonic_ms() + RETRY_MS;
     }
 
-    /// Waits for news, at most so many milliseconds.
+    /// Waits for news, at most `ms` milliseconds.
     pub(super) fn next(&mut self, ms: Option<u64>) -> Result<News, Failure> {
         let until = ms.map(|ms| clock::monotonic_ms().saturating_add(ms));
         loop {

@@ -46,7 +46,7 @@ pub(super) const AGENT: &str = wrap::DEMO_AGENT;
 /// The messages, in turns, with their senders.
 const SCRIPT: [(&str, &str); 4] = [
     ("Ann", "The parser is done. Can you take the tests?"),
-    ("Bob", "Yes. What shall they cover?"),
+    ("Bob", "Yes. What should they cover?"),
     ("Ann", "Please test:\n\n- an empty file\n- one record\n\nTell me when they pass."),
     ("Bob", "All green: 2 passed."),
 ];

@@ -33,7 +33,7 @@ pub(super) fn foreground(
     if let Some(service) = context.sources.service_used() {
         return Err(Failure::failed(format!(
             "the daemon is a service (at {}), which `agent-relay service start` starts: a daemon \
-             beside it needs another --endpoint and --home",
+             next to it needs another --endpoint and --home",
             escaped(&service.endpoint)
         )));
     }

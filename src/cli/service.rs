@@ -97,7 +97,7 @@ struct Uninstall {
     json: bool,
 }
 
-/// Start the service. A daemon that runs beside it is stopped.
+/// Start the service. Another daemon that runs is stopped.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(subcommand, name = "start", help_triggers("--help"), example = "agent-relay service start")]
 struct Start {

@@ -22,7 +22,7 @@ impl Invalid {
     }
 }
 
-/// Refuses more than so many tables of a list.
+/// Refuses more than that many tables of a list.
 pub(super) fn check_count<T>(
     entries: &[Spanned<T>],
     key: &str,

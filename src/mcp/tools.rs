@@ -50,7 +50,7 @@ pub(super) enum Shown {
     /// In a frame: a page of a message, from a position on. The message itself is kept by the
     /// daemon.
     Message { id: String, offset: usize },
-    /// In a frame: the answer of an agent, for which the command waits so many seconds.
+    /// In a frame: the answer of an agent, with the seconds that the command waits for it.
     Answer { of: String, timeout_s: u64 },
 }
 

@@ -213,7 +213,7 @@ fn is_woken_over_a_draft(program: &Path) {
     assert_eq!(asked[2].prompt, "a half written prompt");
 }
 
-/// The settings and hooks of the user hold beside ours, from their file and from `--settings`.
+/// The settings and hooks of the user hold besides ours, from their file and from `--settings`.
 #[test]
 fn claude_hooks_of_the_user_run() {
     each_version(Cli::Claude, hooks_of_the_user_run);
@@ -248,7 +248,7 @@ fn hooks_of_the_user_run(program: &Path) {
 }
 
 /// Hooks of the user in Codex's settings and in its arguments, which the user has trusted, run
-/// beside ours.
+/// besides ours.
 #[test]
 fn codex_hooks_of_the_user_run() {
     let (model, sandbox) = (reading_model(), Sandbox::new());

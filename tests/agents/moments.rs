@@ -1,6 +1,6 @@
 //! Messages that reach an agent through its CLI's hooks at moments at which something else happens:
 //! the conversation is cleared, compacted or resumed, the turn is interrupted, a question is open,
-//! another agent runs beside, or a process dies.
+//! another agent runs as well, or a process dies.
 //!
 //! Each message arrives, and more than once only if no record showed it before, marked `again`.
 

@@ -150,7 +150,7 @@ export const Mark = async ({ directory }) => ({
 "#;
 
 /// The agent is told of a message between two of its tool calls, its subagent is not. The user's
-/// own configuration and plugin hold beside the wrapper's.
+/// own configuration and plugin hold besides the wrapper's.
 #[test]
 fn opencode_working_agent_is_told_and_reads() {
     let task = json!({"description": "a part", "prompt": "A part.", "subagent_type": "general"});

@@ -14,7 +14,7 @@ use testkit::{
     waiting::until,
 };
 
-/// At this width opencode shows no column beside the conversation.
+/// At this width opencode shows no column next to the conversation.
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
 /// A CLI that runs in a workspace.

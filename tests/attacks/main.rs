@@ -33,7 +33,7 @@ use testkit::{
     waiting::{peak_resident_bytes, resident_bytes},
 };
 
-/// Measure two agents beside clients that attack their daemon.
+/// Measure two agents while clients attack their daemon.
 #[derive(FromArgs)]
 struct Options {
     /// measure for a few seconds only, to see that it works

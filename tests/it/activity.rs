@@ -117,7 +117,7 @@ step stop; report Stop end; printf '\033[2J\033[H'
 step end
 "#;
 
-/// Waits until Ann's activity is so many milliseconds old.
+/// Waits until Ann's activity is that many milliseconds old.
 #[track_caller]
 pub(crate) fn await_age(sandbox: &Sandbox, ms: u64) {
     until("the activity lasts", || {

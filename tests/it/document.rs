@@ -1,9 +1,9 @@
 //! The documents compared with the code: examples, members, names, limits, links.
 //!
 //! `tables` makes the tables that repeat the code, `played` plays the examples of docs/PROTOCOL.md,
-//! docs/CLIENTS.md and docs/RELAY-API.md against a daemon, `states` compares diagrams with the code's states,
-//! `named_tests` is about tests that documents name, `architecture` about ARCHITECTURE.md, and
-//! `wrapper` about docs/WRAPPER.md.
+//! docs/CLIENTS.md and docs/RELAY-API.md against a daemon, `states` compares diagrams with the
+//! code's states, `named_tests` is about tests that documents name, `architecture` about
+//! ARCHITECTURE.md, and `wrapper` about docs/WRAPPER.md.
 
 mod architecture;
 mod commands;

@@ -129,7 +129,7 @@ fn system_shell_sends_messages_and_runs_none() {
         sandbox.send("Carl", "Ann", body);
     }
     // A message is typed where the shell reads it as harmless text, and otherwise not at all.
-    until("all are typed, or wait for ever", || {
+    until("all are typed, or wait without end", || {
         let held = sandbox.run(["release", "Ann", "--json"]);
         let held: Value = serde_json::from_slice(&held.stdout).unwrap();
         let agent = bob.agents().into_iter().find(|agent| agent["name"] == "Ann").unwrap();

@@ -54,8 +54,7 @@ fn acceptance_costs_one_sync_and_a_few_writes() {
     }
 }
 
-/// Beside messages, the log is synced when it is begun anew, and by a checkpoint, which syncs the
-/// database too.
+/// The log is also synced when it starts over, and by a checkpoint, which syncs the database too.
 #[test]
 fn durability_process_accepts_without_a_sync() {
     let Some(steps) = run_conversation("process") else { return };

@@ -608,13 +608,13 @@ fn program_alone_shows_agents_or_what_can_be_done() {
     assert!(help.contains("Run a command as an agent"), "not a terminal: {help}");
 }
 
-/// The agents and the messages a second beside which `top` must cost little.
+/// The agents and the messages a second with which `top` must cost little.
 const BUSY: (usize, u32) = (200, 1000);
 
 /// The most drawings a second, and the most of one core, in percent.
 const COST_MAX: (f64, f64) = (10.5, 5.0);
 
-/// Beside a busy daemon, `top` draws at most ten times a second. `AGENT_RELAY_TOP` is the number of
+/// With a busy daemon, `top` draws at most ten times a second. `AGENT_RELAY_TOP` is the number of
 /// seconds for which it is measured; only then, its use of the processor is checked, too.
 #[test]
 fn busy_daemon_costs_little() {

@@ -1,7 +1,7 @@
 //! The protocol over a real socket: framing, timers, and members that only the daemon fills in.
 //!
 //! The answers to all other kinds of frames are tested in crates/protocol and
-//! crates/router/src/tests. Most tests run beside a bystander, a client that must not be affected.
+//! crates/router/src/tests. Most tests run next to a bystander, a client that must not be affected.
 
 use serde_json::{Value, json};
 use testkit::{
@@ -13,7 +13,7 @@ use testkit::{
 const PRETTY: &str =
     r#"{ "v" : 1, "type":"SEND" ,"id":"m","ts":1, "to":"Bob", "payload":PAYLOAD }"#;
 
-/// Runs a test beside a bystander. Afterwards the bystander can still send to itself, and the
+/// Runs a test next to a bystander. Afterwards the bystander can still send to itself, and the
 /// daemon is up.
 #[track_caller]
 fn with_bystander(test: impl FnOnce(&Sandbox)) {

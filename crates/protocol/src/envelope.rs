@@ -20,7 +20,7 @@ pub const DEPTH_MAX: usize = json::DEPTH_MAX as usize;
 pub const ID_BYTES_MAX: usize = 128;
 
 wire_enum! {
-    /// An envelope's `type`: its meaning, and for each side that sends it the members beside `v`,
+    /// An envelope's `type`: its meaning, and for each side that sends it the members besides `v`,
     /// `type`, `id`, `ts` and `payload` itself, and what answers it. `?` marks optional members.
     /// docs/PROTOCOL.md has these comments as a table.
     Kind {

@@ -24,7 +24,7 @@ pub(super) enum Bug {
     ToldEarly,
     /// Reserved numbers of a stream are used again after a crash.
     ReusedNumbers,
-    /// The sequence numbers of a closed stream begin anew.
+    /// The sequence numbers of a closed stream begin again at 1.
     ForgottenFloors,
     /// A queue exceeds its bounds.
     CrowdedQueue,

@@ -31,7 +31,7 @@ pub struct Policy {
     /// The rules, of which the first that matches decides.
     pub rules: Vec<Rule>,
     /// The most messages a minute from one agent to another, in each direction: two agents cannot
-    /// answer each other for ever.
+    /// answer each other without end.
     pub per_pair_per_minute: Option<NonZeroU32>,
 }
 

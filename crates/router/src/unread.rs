@@ -41,7 +41,7 @@ impl Router {
         let reported = reliable.reported.as_deref();
         let why = reported.filter(|reported| reported.is_waiting());
         let Some(why) = why.and_then(|reported| reported.why.clone()) else {
-            // The next report of a reason begins anew.
+            // The next report of a reason starts over.
             return self.mail.set_unread(&mut self.ctx, key, UnreadNotice::Untold);
         };
         if let Some(client) = self.listening_sender(message.sent.from)

@@ -1,7 +1,7 @@
 //! A query under way.
 //!
 //! A query is answered in slices. Each slice is a read transaction of its own, since an open one
-//! keeps the log from being begun anew. A list goes through windows of the deliveries' numbers, the
+//! keeps the log from starting over. A list goes through windows of the deliveries' numbers, the
 //! newest first; a window that takes too long is given up, and a narrower one is tried.
 
 use super::{

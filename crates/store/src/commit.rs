@@ -512,7 +512,7 @@ fn open_file(
     let path = path.display();
     match schema::prepare(&mut connection, &settings.path, &schema::CURRENT)? {
         Prepared::New if was_there => remarks.push(format!(
-            "{path} was empty, perhaps because the first start was cut short; it is begun anew"
+            "{path} was empty, perhaps because the first start was cut short; a new one is begun"
         )),
         Prepared::New | Prepared::Current => {}
         Prepared::Migrated(copy) => kept = Some(copy),

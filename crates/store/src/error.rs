@@ -28,7 +28,7 @@ pub(super) enum StoreError {
     TooSlow(Duration),
     /// A schema that is newer than this program.
     Newer { found: u32, known: u32 },
-    /// No room on the disk to take an older file over, which needs about so many bytes.
+    /// No room on the disk to take an older file over, which needs about this number of bytes.
     NoRoom(u64),
 }
 

@@ -185,8 +185,8 @@ pub(super) fn log_pages(connection: &Connection) -> Result<u32, StoreError> {
     Ok(u32::try_from(pages).unwrap_or(0))
 }
 
-/// Checkpoints what no reader needs any more. Once that is the whole log, the next commit begins it
-/// anew.
+/// Checkpoints what no reader needs any more. Once that is the whole log, the next commit writes to
+/// its beginning.
 pub(super) fn checkpoint(connection: &Connection) -> Result<(), StoreError> {
     Ok(connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
 }
@@ -197,10 +197,10 @@ pub(super) fn truncate_log(connection: &Connection) -> Result<bool, StoreError> 
     Ok(!connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], busy)?)
 }
 
-/// Empties the log of a file that was opened anew.
+/// Empties the log of a file that was opened again.
 ///
 /// After a failed sync, the system may show pages that are not on the disk. Anything appended after
-/// them would be lost with them, so the log is begun anew.
+/// them would be lost with them, so the log starts over.
 pub(super) fn empty_log(connection: &Connection) -> Result<(), StoreError> {
     match truncate_log(connection)? {
         true => Ok(()),

@@ -8,7 +8,7 @@
 //!
 //! A disk can be full, fail, or return impossible content. While it is full or failing, messages
 //! are refused, and every other change is kept in memory until the disk works again. The file is
-//! then opened anew, since a handle whose sync has failed cannot be trusted. A file with impossible
+//! then reopened, since a handle whose sync has failed cannot be trusted. A file with impossible
 //! content is set aside, never deleted, and a new file is begun.
 
 #![cfg_attr(

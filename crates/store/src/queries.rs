@@ -2,7 +2,7 @@
 //!
 //! The store's thread lends the connection for a slice of one query at a time, after the commit of
 //! all changes before the query. So it knows when nobody reads, and can shorten the log or open the
-//! file anew.
+//! file again.
 
 use super::{
     active_query::ActiveQuery,
@@ -152,7 +152,7 @@ impl Queries {
         }
     }
 
-    /// Gives the connection up: its file is no longer the store's, or is opened anew.
+    /// Gives the connection up: its file is no longer the store's, or is opened again.
     pub(super) fn close_reader(&mut self) {
         self.reader = None;
         if let Some(lent) = &mut self.lent {

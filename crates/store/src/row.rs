@@ -107,7 +107,7 @@ impl Stored for SessionRecord {
                 resume: flag(row, 6)?,
                 max_inflight: number(row, 7)?,
                 supports_topics: flag(row, 8)?,
-                // Not stored: each connection states this capability anew.
+                // Not stored: each connection states this capability itself.
                 reports: false,
             },
             subscriptions: unpack(blob(row, 9)?)?,

@@ -60,7 +60,7 @@ impl Files {
     }
 }
 
-/// Writes the content of a connection into a new file beside `path`.
+/// Writes the content of a connection into a new file next to `path`.
 pub(super) fn save(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let draft = with_suffix(path, DRAFT);
     remove(&draft)?;
@@ -70,7 +70,7 @@ pub(super) fn save(connection: &Connection, path: &Path) -> Result<(), StoreErro
     Ok(sync_names(path)?)
 }
 
-/// Writes the content of a connection into a new directory beside the one of `path`, which another
+/// Writes the content of a connection into a new directory next to the one of `path`, which another
 /// process has. Returns the new file. A failure leaves nothing.
 pub(super) fn keep_elsewhere(
     connection: &Connection,
@@ -128,7 +128,7 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// Makes the names of the files beside `path` survive a power failure.
+/// Makes the names of the files next to `path` survive a power failure.
 pub(super) fn sync_names(path: &Path) -> io::Result<()> {
     sync_directory(path.parent().unwrap_or(path))
 }

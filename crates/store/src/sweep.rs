@@ -65,7 +65,7 @@ pub(super) struct Sweep {
     aging: u64,
     /// Whether the index may have words of deleted messages, and the log their texts.
     has_deleted: bool,
-    /// Whether the index is being written anew, and the hour in which that was last completed.
+    /// Whether the index is being rewritten, and the hour in which that was last completed.
     merging: bool,
     merged: Option<u64>,
     /// Whether deleted texts are only in the log.
@@ -99,7 +99,7 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// Starts over on a file that was opened anew.
+    /// Starts over on a file that was opened again.
     pub(super) fn restart(&mut self, connection: &Connection) -> Result<(), StoreError> {
         self.indexed = read_single(connection, "SELECT indexed FROM meta", |row| number(row, 0))?;
         self.emptied = None;

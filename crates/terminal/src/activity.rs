@@ -170,7 +170,7 @@ impl ActivityWatch {
     }
 
     /// Returns the activity that a look shows, or `None` if the last one goes on. The same has been
-    /// shown for so many milliseconds.
+    /// shown for this number of milliseconds.
     fn judge(&mut self, now: Moment, look: Look, ms: u64) -> Option<(Activity, ActivitySource)> {
         use ActivitySource::{Hooks, Screen};
         if look.shown == OnScreen::Shell {

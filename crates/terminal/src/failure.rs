@@ -102,10 +102,10 @@ pub(super) fn advice(cause: FailureCause, to: &str, id: &str) -> String {
     };
     match code {
         NackCode::Expired => dead_letter(&format!(
-            "`agent-relay agents` shows whether {to} is here; send it anew if it still matters"
+            "`agent-relay agents` shows whether {to} is here; send it again if it still matters"
         )),
-        NackCode::GaveUp => dead_letter("Send it anew in another form if it still matters"),
-        NackCode::Refused => dead_letter("Correct what is wrong with it and send it anew"),
+        NackCode::GaveUp => dead_letter("Send it again in another form if it still matters"),
+        NackCode::Refused => dead_letter("Correct what is wrong with it and send it again"),
         NackCode::SyncTimeout => {
             "The message itself may still be delivered: ask again, or go on without the answer."
                 .to_owned()

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// A reason why no text is typed now, and what ends that. docs/WRAPPER.md has the second paragraphs
-/// as a table, beside the reasons as a person reads them.
+/// as a table, next to the reasons as a person reads them.
 ///
 /// `injector::decide` finds most of them, on the screen and among the facts of an `Observation`.
 /// The wrapper finds those of the program that reads the keyboard (`Reader::Barred`), and

@@ -35,7 +35,7 @@ pub enum Output {
     /// Report the progress of the delivery with this id.
     Report(String, Progress),
     /// Return the delivery with this id to the daemon, because its message cannot be typed any
-    /// more. The daemon delivers it again after at least so many milliseconds.
+    /// more. The daemon delivers it again after at least this number of milliseconds.
     Return(String, u64),
     /// Answer a hook, with a text for the agent if there is one.
     Hooked(Caller, Option<String>),

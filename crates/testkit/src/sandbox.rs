@@ -196,7 +196,7 @@ impl Sandbox {
         daemon_in(&self.run(["status", "--json"]))
     }
 
-    /// Waits until the daemon's log has this text so many times; see [`await_logged`].
+    /// Waits until the daemon's log has this text `times` times; see [`await_logged`].
     #[track_caller]
     pub fn await_logged(&self, text: &str, times: usize) -> String {
         await_logged(&self.home(), text, times)
@@ -330,7 +330,7 @@ pub fn daemon_in(status: &Output) -> Option<u64> {
     status["status"]["daemon"]["pid"].as_u64()
 }
 
-/// Waits until the daemon's log in a home has this text so many times. A daemon writes its log in
+/// Waits until the daemon's log in a home has this text `times` times. A daemon writes its log in
 /// the background, so it may answer before its lines are there. Returns the log.
 #[track_caller]
 pub fn await_logged(home: &Path, text: &str, times: usize) -> String {

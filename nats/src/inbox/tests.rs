@@ -48,7 +48,7 @@ fn number_that_is_not_sent_any_more_is_not_waited_for() {
 #[test]
 fn late_frame_that_is_not_sent_any_more_is_dropped() {
     let mut inbox = Inbox::default();
-    // The sender counted this host as absent, and carries `a`, `b` and `c` anew.
+    // The sender counted this host as absent, and carries `a`, `b` and `c` again.
     assert_eq!(arrived(&mut inbox, batch(1, 4, &[(4, "a")])), "a");
     assert_eq!(arrived(&mut inbox, batch(1, 1, &[(3, "c")])), "");
     assert_eq!(arrived(&mut inbox, batch(1, 4, &[(5, "b"), (6, "c")])), "b c");
@@ -238,7 +238,7 @@ impl World {
         self.carry_again();
     }
 
-    /// The sender's daemon delivers what is not confirmed to a client that joins anew.
+    /// The sender's daemon delivers what is not confirmed to a client that joins again.
     fn carry_again(&mut self) {
         for id in self.unconfirmed.clone() {
             self.carry(id);

@@ -95,7 +95,7 @@ pub enum Input {
     Restarted(Token),
     /// A host is absent: what waits for it is with the daemon.
     Absent(Token),
-    /// NATS accepts messages of at most so many bytes.
+    /// NATS accepts messages of at most this number of bytes.
     Limit(Limit),
     /// The deadline has passed.
     Tick,

@@ -3,7 +3,7 @@
 //! Most programs split the line by the rules of the C runtime. A batch file is run by cmd.exe, to
 //! which more characters are special, some of them also inside quotes: see [`of_batch_file`].
 
-/// The characters, beside letters and digits, that need no quotes for a batch file.
+/// The characters, besides letters and digits, that need no quotes for a batch file.
 const PLAIN: &str = r"#$*+-./:?@\_";
 
 /// The start of a command line that runs cmd.exe: enables extensions, disables delayed expansion

@@ -121,7 +121,7 @@ impl ProcessState {
         })
     }
 
-    /// Whether the terminal is standard input, or open for reading beside the standard streams.
+    /// Whether the terminal is standard input, or open for reading besides the standard streams.
     /// Standard output and error do not count: every child inherits them.
     pub(super) fn reads_terminal(&self) -> Option<bool> {
         if self.terminal == 0 {

@@ -133,7 +133,7 @@ impl ProcessState {
         false
     }
 
-    /// Whether the terminal is standard input, or open for reading beside the standard streams.
+    /// Whether the terminal is standard input, or open for reading besides the standard streams.
     /// Standard output and error do not count: every child inherits them.
     pub(super) fn reads_terminal(&self) -> Option<bool> {
         let (pid, terminal) = (self.basics.pbi_pid, self.basics.e_tdev);

@@ -57,7 +57,7 @@ impl Front {
             _ => Ok(()),
         };
         // Without a session of its own, this process may be hung up when the front ends; but a
-        // shell that waits for ever would be worse. If the front has ended, the write fails.
+        // shell that waits without end would be worse. If the front has ended, the write fails.
         let _ = (&*self.0).write_all(&[LEFT]);
         redirected.and(session)
     }

@@ -12,7 +12,7 @@ pub(super) fn may_run_in(_: &Path) -> bool {
     true
 }
 
-/// The suffixes that a program's file name may have beside the command's name.
+/// The suffixes that a program's file name may have after the command's name.
 pub(super) const PROGRAM_ENDINGS: [&str; 1] = [""];
 
 #[derive(Debug)]
@@ -188,7 +188,7 @@ fn listed(kind: u32, of: u32) -> Vec<u32> {
     // Some may start meanwhile.
     let mut pids = vec![0_u32; usize::try_from(bytes).unwrap_or(0) / size_of::<u32>() + 64];
     let bytes = size_of_val(&*pids) as libc::c_int;
-    // SAFETY: the pointer is to a buffer of so many bytes.
+    // SAFETY: the pointer is to a buffer of that length.
     let filled = unsafe { libc::proc_listpids(kind, of, pids.as_mut_ptr().cast(), bytes) };
     pids.truncate(usize::try_from(filled).unwrap_or(0) / size_of::<u32>());
     pids.retain(|&pid| pid != 0);

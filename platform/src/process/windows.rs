@@ -34,7 +34,7 @@ use crate::{
     security::checked,
 };
 
-/// The suffixes that a program's file name may have beside the command's name.
+/// The suffixes that a program's file name may have after the command's name.
 pub(super) const PROGRAM_ENDINGS: [&str; 4] = [".exe", ".cmd", ".bat", ""];
 
 /// The longest working directory of a process: 260 units less a backslash and a final zero. A

@@ -12,7 +12,7 @@ const SCHTASKS: &str = "schtasks.exe";
 pub(super) fn check_install(program: &Program) -> io::Result<()> {
     let file = windowless(program).file;
     paths::check_only_owner_writes(&file).map_err(|error| {
-        let words = "it is the program without a console window; install it beside agent-relay.exe, from the \
+        let words = "it is the program without a console window; install it next to agent-relay.exe, from the \
                      same package";
         refusal(error.kind(), format!("{error}; {words}"))
     })

@@ -2,7 +2,7 @@
 //!
 //! An instance of a pipe lives until both of its ends are closed, and a suspended process (in a
 //! debugger, or in a console in which a person has selected text) closes neither. While an instance
-//! lives, its name is taken, and a pipe cannot be made anew under it. [`join`] adds an instance to
+//! lives, its name is taken, and a pipe cannot be made again under it. [`join`] adds an instance to
 //! such a pipe if only this user can have made the pipe.
 
 use std::{

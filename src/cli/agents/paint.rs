@@ -102,7 +102,7 @@ fn write(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Returns the lines that fit a terminal with so many columns and rows.
+/// Returns the lines that fit a terminal of this size.
 fn fitted(lines: &[String], status: Option<&str>, (cols, rows): (usize, usize)) -> Vec<String> {
     let room = rows - usize::from(status.is_some()).min(rows - 1);
     let mut shown: Vec<_> = lines.iter().take(room).map(|line| table::cut(line, cols)).collect();

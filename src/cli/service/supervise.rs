@@ -36,7 +36,7 @@ pub(crate) fn supervise(options: &HomeOptions) -> Result<i32, Failure> {
             Ok(status) => format!("the daemon ended with a failure ({status})"),
             Err(error) => format!("{} was not started: {error}", program.display()),
         };
-        // Another process has started a daemon, and a second daemon could not run beside it.
+        // Another process has started a daemon, and a second daemon could not run at the same time.
         if is_up(options) {
             tracing::info!("{how}, and another one is up: there is nothing to watch over");
             return Ok(DONE);

@@ -33,7 +33,7 @@ const COLUMNS: [Column; 4] = [
     Column::cut("DIRECTORY", 20),
 ];
 
-/// List the agents of a project, in the order in which they are started.
+/// List the agents of a project, in the order of their start.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,

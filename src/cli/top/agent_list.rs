@@ -79,7 +79,7 @@ impl AgentList {
         self.first
     }
 
-    /// Selects the agent so many rows after the selected one.
+    /// Selects the agent that many rows after the selected one.
     pub(super) fn step(&mut self, filter: &str, by: isize) {
         let (Some(from), shown) = (self.selected_at(filter), self.matching(filter)) else { return };
         let to = from.saturating_add_signed(by).min(shown.len() - 1);
@@ -103,7 +103,7 @@ impl AgentList {
         is_found
     }
 
-    /// Keeps the selected agent visible in a pane that shows so many rows.
+    /// Keeps the selected agent visible in a pane that shows that many rows.
     pub(super) fn settle(&mut self, filter: &str, height: usize) {
         let count = self.matching(filter).len();
         let at = self.selected_at(filter).unwrap_or(0);

@@ -47,8 +47,8 @@ pub(super) struct Areas {
 }
 
 impl Areas {
-    /// Divides a terminal that lists so many agents, with so many rows about the selected
-    /// one. `messages_first` says which pane is shown if there is only room for one.
+    /// Divides a terminal for this number of agents, and of rows about the selected one.
+    /// `messages_first` says which pane is shown if there is only room for one.
     pub(super) fn of(
         columns: u16,
         rows: u16,

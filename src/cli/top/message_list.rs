@@ -159,8 +159,8 @@ impl MessageList {
         self.chosen = key.or_else(|| self.chosen.take());
     }
 
-    /// Chooses a message so many after the chosen one, and makes it visible. Without a chosen one,
-    /// the newest is chosen.
+    /// Chooses the message that is `by` rows after the chosen one, and makes it visible. Without a
+    /// chosen one, the newest is chosen.
     pub(super) fn choose(&mut self, filter: &str, height: usize, by: isize) {
         let all = self.matching(filter);
         let Some(last) = all.len().checked_sub(1) else { return };
@@ -172,7 +172,7 @@ impl MessageList {
         self.below = self.below.clamp(least, after.max(least));
     }
 
-    /// Scrolls by so many messages; a positive number shows older ones.
+    /// Scrolls by that many messages; a positive number shows older ones.
     pub(super) fn scroll(&mut self, filter: &str, height: usize, by: isize) {
         let most = self.matching(filter).len().saturating_sub(height);
         self.below = self.below.min(most).saturating_add_signed(by).min(most);

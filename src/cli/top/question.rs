@@ -29,8 +29,8 @@ impl Question {
     }
 }
 
-/// Fits lines into so many rows: each on its own row if there are enough, or else together, cut at
-/// the end. Returns also whether nothing was cut there.
+/// Fits lines into rows: each on its own row if there are enough, or else together, cut at the end.
+/// Returns also whether nothing was cut there.
 fn fitted(lines: Vec<String>, separator: &str, width: usize, rows: usize) -> (Vec<String>, bool) {
     if lines.len() <= rows {
         return (lines, true);

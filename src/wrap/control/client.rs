@@ -16,7 +16,7 @@ use std::{
 /// The most answers that wait to be received.
 const ANSWERS_MAX: usize = 16;
 
-/// The extension of the file that a wrapper keeps beside its endpoint.
+/// The extension of the file that a wrapper keeps next to its endpoint.
 const KEY_FILE: &str = ".key";
 
 /// Returns the names of agents with a key file in this directory: their wrapper runs, or ended

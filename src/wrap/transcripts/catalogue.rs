@@ -136,7 +136,7 @@ mod tests {
             Self(root)
         }
 
-        /// Writes a file that was modified so many seconds after 2001.
+        /// Writes a file that was modified that many seconds after 2001.
         fn write(&self, path: &str, seconds: u64) -> PathBuf {
             let path = self.0.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -362,7 +362,7 @@ fn file_system_without_locks_is_refused_with_a_remedy() {
     }
 }
 
-/// Every write to the store is refused, as on a file system that was mounted anew without writing.
+/// Every write to the store is refused, as on a file system that was mounted again without writing.
 #[test]
 fn home_that_becomes_read_only_stops_only_acceptances() {
     check_outage("openat,pwrite64,ftruncate,fsync,fdatasync:error=EROFS");

@@ -43,7 +43,7 @@ const TURNS_MAX: usize = 24;
 /// The pause between two rounds of messages while the attackers start.
 const START_PACE: Duration = Duration::from_millis(50);
 
-/// Runs attackers, each in a thread, beside a pair that must not be disturbed.
+/// Runs attackers, each in a thread, next to a pair that must not be disturbed.
 ///
 /// An attacker reports that it has started, and returns when the attack is over. The end of the
 /// attack closes its connections. The limits are counts of work, so that they hold on a machine of

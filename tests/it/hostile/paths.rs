@@ -185,7 +185,7 @@ fn removed_socket_is_made_again_and_connections_stay() {
     pair.talk(20);
     let second = sandbox.run(["up", "--foreground"]);
     assert_eq!(second.status.code(), Some(1), "the endpoint is still locked: {second:?}");
-    until("the daemon listens anew", || Stream::connect(&sandbox.endpoint()).is_ok());
+    until("the daemon listens again", || Stream::connect(&sandbox.endpoint()).is_ok());
     sandbox.join("Newcomer");
     pair.talk(20);
     assert!(sandbox.is_up());
@@ -218,7 +218,7 @@ fn file_in_place_of_the_socket_is_waited_out() {
     pair.talk(20);
 }
 
-/// Everything beside the home is removed, as by a cleaner of `/tmp`, each time that the daemon has
+/// Everything but the home is removed, as by a cleaner of `/tmp`, each time that the daemon has
 /// made its socket again.
 #[test]
 fn emptied_temporary_directory_disturbs_no_client() {

@@ -46,7 +46,7 @@ class Bell:
             wake(waiter)
 
     async def wait_for(self, done: Callable[[], object], timeout: Optional[float] = None) -> bool:
-        """Waits until `done()`, or for so many seconds. Returns whether it is done."""
+        """Waits until `done()`, or for `timeout` seconds. Returns whether it is done."""
         now = asyncio.get_running_loop().time
         deadline = None if timeout is None else now() + timeout
         while not done() and (deadline is None or now() < deadline):
@@ -54,7 +54,7 @@ class Bell:
         return bool(done())
 
     async def wait(self, timeout: Optional[float] = None) -> None:
-        """Waits until the next ring, or for so many seconds."""
+        """Waits until the next ring, or for `timeout` seconds."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         timer = None if timeout is None else loop.call_later(timeout, wake, waiter)

@@ -16,7 +16,7 @@ from ._types import Accepted, AgentRow, Answer, RelayError
 
 T = TypeVar("T")
 CLOSE_S = 2.0  # that `close()` waits for the daemon
-LONGEST_SLEEP_S = 3600.0  # as a lock cannot wait for ever with a limit
+LONGEST_SLEEP_S = 3600.0  # as a lock cannot wait without end with a limit
 monotonic = time.monotonic
 
 

@@ -27,7 +27,7 @@ TEMPORARY = {"HANDSHAKE_TIMEOUT", "HEARTBEAT_TIMEOUT", "TOO_MANY_CLIENTS", "SHUT
 
 # Bounds. Their outcomes are in README.md, "What the library promises".
 UNREAD, UNREAD_BYTES = 1000, 4 << 20  # deliveries that wait for receive()
-WAITING_FACTOR = 4  # so many times that during a call that waits
+WAITING_FACTOR = 4  # of these limits, during a call that waits
 INFLIGHT, STREAMS, SEEN, FAILURES, CONTROL_FRAMES = 4096, 1024, 16384, 1024, 16384
 TEXT, NAME, CODE, ID, NONCE = 4096, 64, 64, 128, 1024  # characters of the daemon's texts that are kept
 

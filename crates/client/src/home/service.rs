@@ -43,7 +43,7 @@ impl Service {
     /// Parses the text of a file; `path` is for errors.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let with_remedy = |error: ConfigError| ConfigError {
-            reason: format!("{}; `agent-relay service install` writes it anew", error.reason),
+            reason: format!("{}; `agent-relay service install` writes it again", error.reason),
             ..error
         };
         Self::parse_checked(path, text).map_err(with_remedy)
@@ -140,7 +140,7 @@ mod tests {
         ] {
             let said = parse(&broken).unwrap_err();
             assert!(said.contains(words), "{said}");
-            assert!(said.contains("`agent-relay service install` writes it anew"), "{said}");
+            assert!(said.contains("`agent-relay service install` writes it again"), "{said}");
         }
     }
 }

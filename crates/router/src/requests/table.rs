@@ -97,7 +97,7 @@ impl Requests {
         self.debts.remove(&agent);
     }
 
-    /// Begins a client's tap. A tap that the client has already begins anew for this request.
+    /// Begins a client's tap. If the client has one already, it starts over for this request.
     pub(super) fn begin_tap(&mut self, client: ClientId, request: &str, has_changes: bool) {
         let fresh = Tap { client, request: request.into(), has_changes, lost: 0 };
         match self.taps.iter_mut().find(|tap| tap.client == client) {

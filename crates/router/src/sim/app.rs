@@ -39,7 +39,7 @@ pub(super) struct App {
     received: BTreeSet<usize>,
     /// The last sequence number received from each stream, by sender and topic.
     last: BTreeMap<(String, Option<String>), u64>,
-    /// Streams whose numbers began anew, while the library may still hold earlier messages.
+    /// Streams whose numbers began again, while the library may still hold earlier messages.
     renumbered: BTreeSet<(String, Option<String>)>,
     /// A delivery that the application returns each time.
     pub(super) poison: Option<Uuid>,
@@ -202,7 +202,7 @@ impl App {
         self.given_back.insert(id);
     }
 
-    /// Notes that the numbers of a stream begin anew.
+    /// Notes that the numbers of a stream begin again.
     pub(super) fn forgets(&mut self, (from, to, topic): &Stream) {
         if to == self.name {
             self.renumbered.insert((from.clone(), topic.clone()));

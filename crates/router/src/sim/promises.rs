@@ -63,7 +63,7 @@ pub(super) struct Promises {
     of_sender: BTreeMap<u64, BTreeSet<usize>>,
     /// Those of senders whose names were forgotten: if repeated, they are new ones.
     forgotten: BTreeSet<usize>,
-    /// Names that were forgotten: the numbers of their streams begin anew.
+    /// Names that were forgotten: the numbers of their streams begin again.
     forgotten_names: BTreeSet<String>,
 }
 
@@ -215,7 +215,7 @@ impl Promises {
         self.forgotten.contains(&number)
     }
 
-    /// Whether the numbers of the streams between these names begin anew at any time.
+    /// Whether the numbers of the streams between these names begin again at any time.
     pub(super) fn is_renumbered(&self, from: &str, to: &str) -> bool {
         [from, to].iter().any(|name| self.forgotten_names.contains(*name))
     }

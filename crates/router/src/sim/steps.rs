@@ -63,7 +63,7 @@ impl World {
         let may_lose = self.seed.is_multiple_of(4) && self.disk.fails();
         let is_anew = may_lose && self.one_in(4);
         let health = self.below(3);
-        self.note(|| format!("the disk: {health}, anew: {is_anew}"));
+        self.note(|| format!("the disk: {health}, begun again: {is_anew}"));
         self.disk.set_health(health);
         if is_anew {
             self.disk.begin_anew();
@@ -135,17 +135,17 @@ impl World {
         number
     }
 
-    /// Starts an application anew, without any earlier state.
+    /// Starts an application from scratch, without any earlier state.
     pub(super) fn begin(&mut self, index: usize) -> Checked {
         let app = self.new_app(self.apps[index].name);
         self.apps[index] = app;
         self.apps[index].is_over = false;
-        self.note(|| format!("{} begins anew", NAMES[index]));
+        self.note(|| format!("{} starts from scratch", NAMES[index]));
         self.drive(index, session::Input::Start)
     }
 
-    /// Ends an application, in order or by a crash, and starts it anew. Frames that it has sent may
-    /// still arrive.
+    /// Ends an application, in order or by a crash, and starts it again. Frames that it has sent
+    /// may still arrive.
     fn end_app(&mut self) -> Checked {
         let index = self.below(self.apps.len());
         self.note(|| format!("{} ends", NAMES[index]));

@@ -1,5 +1,5 @@
 //! The seeded world: six applications on the client library, and an operator who takes mail, around
-//! a router that crashes, with a disk that is slow, fills up, fails and begins anew.
+//! a router that crashes, with a disk that is slow, fills up, fails and starts over.
 //!
 //! Bytes travel in both directions at their own pace, connections are cut, and clients break the
 //! protocol. The checks in `promises` know only what the protocol promises, not the router's
@@ -582,7 +582,7 @@ impl World {
     }
 
     /// Makes an application read and answer all deliveries. An application that does not
-    /// acknowledge is started anew.
+    /// acknowledge is started again.
     fn settle(&mut self, index: usize) -> Checked {
         if self.apps[index].is_over || !self.apps[index].acknowledges {
             return self.begin(index);

@@ -186,7 +186,7 @@ impl Committer {
         Ok(Some(removed_sentence(&self.settings, aside.as_deref())))
     }
 
-    /// Continues with a connection to a file that was opened anew.
+    /// Continues with a connection to a file that was opened again.
     fn adopt(&mut self, mut connection: Connection) -> Result<(), StoreError> {
         self.sweep.restart(&connection)?;
         // Space is freed at once, since the pending changes are written before any sweep.

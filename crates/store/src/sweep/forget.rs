@@ -8,7 +8,7 @@ use rusqlite::Connection;
 /// The length of the log, in pages, from which no query begins before a checkpoint.
 const LOG_PAGES_MAX: u32 = if cfg!(test) { 64 } else { file::CHECKPOINT_PAGES };
 
-/// The pages of the index of words that a step writes anew.
+/// The pages of the index of words that a step rewrites.
 const MERGE_PAGES: i32 = 64;
 
 impl Sweep {
@@ -17,7 +17,7 @@ impl Sweep {
         (self.has_deleted || self.emptying) && self.merged != Some(now.0 / HOUR_MS)
     }
 
-    /// Writes a part of the index anew, without deleted words. When all is done, empties the log,
+    /// Rewrites a part of the index without deleted words. When all is done, empties the log,
     /// which may have deleted texts. Returns false if nothing is to be forgotten.
     pub(super) fn forget_words(
         &mut self,

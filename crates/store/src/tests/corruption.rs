@@ -159,7 +159,7 @@ fn empty_database_is_reported() {
     assert_eq!(
         opened.remarks,
         [format!(
-            "{} was empty, perhaps because the first start was cut short; it is begun anew",
+            "{} was empty, perhaps because the first start was cut short; a new one is begun",
             folder.path().display()
         )]
     );

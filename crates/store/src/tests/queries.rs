@@ -1,4 +1,4 @@
-//! Tests of queries that run beside the store's other work.
+//! Tests of queries that run during the store's other work.
 
 use super::{
     super::{

@@ -222,7 +222,7 @@ fn takeover_that_was_cut_short_goes_on() {
     let write_as = |folder: &Folder, suffix: &str, bytes: &[u8]| {
         fs::write(folder.0.join(format!("relay.db{suffix}")), bytes).unwrap();
     };
-    // A part of the new file, the whole of it beside the older one, which may have changed since,
+    // A part of the new file, the whole of it next to the older one, which may have changed since,
     // and the older one already renamed.
     for (name, bytes) in [(".taking-over", &new[..9_000]), (".of-v5", &new[..]), ("", &new[..])] {
         let cut = Folder::new();

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, iter::Peekable, str::Chars};
 /// The name of the relay's command and of its MCP server.
 const OWN: &str = "agent-relay";
 
-/// Commands that are no work either, if they stand beside one of the relay's.
+/// Commands that are no work either, if they stand next to one of the relay's.
 const IDLE: &[&str] = &["cd", "echo", "export", "printf", "sleep", "true"];
 
 /// The members of a tool's input that count.

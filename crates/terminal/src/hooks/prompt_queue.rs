@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(queue().received(refusal), Step::Over(false));
     }
 
-    /// A prompt of which nothing is known may have begun a turn, so it is not delivered anew at
+    /// A prompt of which nothing is known may have begun a turn, so it is not delivered again at
     /// once.
     #[test]
     fn server_without_an_answer_leaves_a_doubt() {

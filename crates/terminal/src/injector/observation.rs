@@ -105,7 +105,7 @@ impl Observation<'_> {
         self.rests_at.is_none_or(|at| at <= now)
     }
 
-    /// Whether the program has printed in the last so many milliseconds.
+    /// Whether the program has printed within this number of milliseconds.
     pub(super) fn printed_within(&self, now: Moment, ms: u64) -> bool {
         self.printed_at.is_some_and(|at| now.since(at) < ms)
     }

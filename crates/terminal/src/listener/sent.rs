@@ -197,7 +197,7 @@ mod tests {
             line(30_000, &failure(NackCode::Expired, "its time to live ran out")),
             format!(
                 "Your message to Bob (\"Your turn to play\") of 30 s ago was not delivered: its time to \
-                 live ran out. `agent-relay agents` shows whether Bob is here; send it anew if it still \
+                 live ran out. `agent-relay agents` shows whether Bob is here; send it again if it still \
                  matters, or ask your user: `agent-relay history --dead` lists it, `agent-relay redeliver \
                  {ID}` sends it again."
             )

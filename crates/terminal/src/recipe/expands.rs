@@ -54,7 +54,7 @@ impl<'de> Deserialize<'de> for Expansion {
         let text = String::deserialize(from)?;
         Self::parse(&text).ok_or_else(|| {
             D::Error::custom(format!(
-                "{text:?} needs one backslash, in or beside the text that is expanded: write '\\@'"
+                "{text:?} needs one backslash, in or next to the text that is expanded: write '\\@'"
             ))
         })
     }

@@ -221,7 +221,7 @@ fn late_failure_is_typed_like_a_message() {
         50000 keys \x7f
             50000 types 
         50001 prints \x08\s\x08
-            51000 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bob ("Your turn to play") of 38 s ago was not delivered: its time to live ran out. `agent-relay agents` shows whether Bob is here; send it anew if it still matters, or ask your user: `agent-relay history --dead` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 789200]\e[201~
+            51000 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bob ("Your turn to play") of 38 s ago was not delivered: its time to live ran out. `agent-relay agents` shows whether Bob is here; send it again if it still matters, or ask your user: `agent-relay history --dead` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 789200]\e[201~
             51150 types \r
         120000 ends
     "#]]);
@@ -253,11 +253,11 @@ fn silent_program_gets_notices() {
             250 sends 1: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "two", data: None, meta: None, reply_to: None }
         70000 undelivered 0 GAVE_UP 10 attempts to deliver it failed
             70000 logs the agent's message to Bob was not delivered: 10 attempts to deliver it failed
-            70000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bob ("one") of 69 s ago was not delivered: 10 attempts to deliver it failed. Send it anew in another form if it still matters, or ask your user: `agent-relay history --dead` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 789200]
+            70000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bob ("one") of 69 s ago was not delivered: 10 attempts to deliver it failed. Send it again in another form if it still matters, or ask your user: `agent-relay history --dead` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 789200]
             70150 types \r
         150000 undelivered 1 REFUSED Bob refused it: no
             150000 logs the agent's message to Bob was not delivered: Bob refused it: "no"
-            150000 types [relay 41f6aa from @relay] The relay wrote this, not your user.\nYour message to Bob ("two") of 2 min ago was not delivered: Bob refused it: "no". Correct what is wrong with it and send it anew, or ask your user: `agent-relay history --dead` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 41f6aa]
+            150000 types [relay 41f6aa from @relay] The relay wrote this, not your user.\nYour message to Bob ("two") of 2 min ago was not delivered: Bob refused it: "no". Correct what is wrong with it and send it again, or ask your user: `agent-relay history --dead` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 41f6aa]
             150150 types \r
         300000 ends
     "#]]);

@@ -1,4 +1,4 @@
-//! Tests by scripts of typing beside a person: half-typed lines, escape sequences, dialogs.
+//! Tests by scripts of typing next to a person: half-typed lines, escape sequences, dialogs.
 
 use crate::tests::script::{check, outputs};
 use expect_test::expect;

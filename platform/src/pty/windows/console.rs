@@ -1,4 +1,4 @@
-//! The pseudo console of a newer `conpty.dll` beside the executable, or else the system's.
+//! The pseudo console of a newer `conpty.dll` next to the executable, or else the system's.
 
 use std::{
     io::{self, PipeReader, PipeWriter},

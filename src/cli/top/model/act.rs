@@ -251,7 +251,7 @@ impl Model {
         }
     }
 
-    /// Scrolls the text that fills the panes by so many rows. Returns false if there is none.
+    /// Scrolls the text that fills the panes by that many rows. Returns false if there is none.
     fn scroll_page(&mut self, by: isize) -> bool {
         let area = self.areas().body;
         let rows = match &self.mode {

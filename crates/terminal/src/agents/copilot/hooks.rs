@@ -1,4 +1,4 @@
-//! GitHub Copilot CLI's hooks. They are a plugin of this run (`--plugin-dir`), beside the user's
+//! GitHub Copilot CLI's hooks. They are a plugin of this run (`--plugin-dir`), besides the user's
 //! own plugins and hooks.
 
 use crate::{

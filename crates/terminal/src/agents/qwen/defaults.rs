@@ -5,8 +5,8 @@ use crate::hooks::{Armed, ReadFile, Unarmed};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// The variable that names the file of defaults, and the one that names the file of settings beside
-/// which it stands otherwise.
+/// The variable that names the file of defaults, and the one that names the file of settings,
+/// next to which it stands otherwise.
 const DEFAULTS: &str = "QWEN_CODE_SYSTEM_DEFAULTS_PATH";
 const SETTINGS: &str = "QWEN_CODE_SYSTEM_SETTINGS_PATH";
 
