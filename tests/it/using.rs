@@ -631,7 +631,7 @@ fn script_asks_an_agent() {
 
 #[test]
 fn agent_is_not_disturbed() {
-    let mut recipe = Recipe::of("An agent shall not be disturbed");
+    let mut recipe = Recipe::of("An agent should not be disturbed");
     let ann = recipe.agent("Ann");
     for _ in 0..4 {
         recipe.play(DONE);
