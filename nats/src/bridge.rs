@@ -16,7 +16,7 @@ use crate::{
 };
 use async_nats::{Event, Message, Subscriber};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use machines::{border, report::Reporter};
+use machines::{border, details, report::Reporter};
 use protocol::name::{Host, Name};
 use serde::{Deserialize, Serialize};
 pub use start::{Started, connect, start, taken};
@@ -83,6 +83,8 @@ pub struct Settings {
     pub exports: Vec<Name>,
     /// The agents of other hosts that may be reached from here, each with its host. All if empty.
     pub imports: Vec<(Name, Host)>,
+    /// Whether other hosts are told what the exported agents run, and where.
+    pub tells_details: bool,
 }
 
 impl Settings {
@@ -146,6 +148,8 @@ struct Bridge<'a> {
     local: Local,
     lines: &'a dyn Fn(&str),
     reporter: &'a Reporter,
+    /// What other hosts are told of the exported agents.
+    details: details::All,
     reports: Reports,
     presence: Presence,
     outbox: Outbox,
@@ -199,6 +203,7 @@ pub async fn run(
         local,
         lines,
         reporter,
+        details: details::All::new(),
         reports: Reports::default(),
         presence,
         outbox: Outbox::new(here.clone(), instance, limit),
@@ -431,6 +436,7 @@ impl Bridge<'_> {
                 let topic: String = line.chars().take(TOPIC_CHARS).collect();
                 self.report(&topic, &line);
             }
+            FromLocal::Details(details) => self.details = details,
             FromLocal::Ended(why) => self.end = Some(End::Local(why)),
         }
     }

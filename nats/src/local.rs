@@ -1,7 +1,7 @@
 //! The local side of a bridge, which talks to this host's daemon.
 
 use crate::{batch::Batch, outbox::Refusal, subject::Token};
-use machines::border::Carry;
+use machines::{border::Carry, details};
 use protocol::name::{Host, Name};
 use tokio::sync::mpsc;
 
@@ -40,6 +40,8 @@ pub enum FromLocal {
     Confirm(Host, String),
     /// A host has refused the message of this id.
     Refused(Host, String),
+    /// The exported agents run these programs.
+    Details(details::All),
     /// A line for a person.
     Line(String),
     /// The local side has ended, for this reason.

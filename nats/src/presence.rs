@@ -7,7 +7,7 @@
 //! one if both were started at the same moment.
 
 use crate::subject::Token;
-use machines::border::AGENTS_MAX;
+use machines::{border::AGENTS_MAX, details};
 use protocol::name::{Host, Name};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -67,6 +67,9 @@ pub struct Beat {
     /// Whether the bridge ends.
     #[serde(default)]
     pub bye: bool,
+    /// What people of other hosts are shown of the exported agents.
+    #[serde(default, skip_serializing_if = "details::All::is_empty")]
+    pub details: details::All,
 }
 
 /// The members of a beat that every version has.
@@ -89,6 +92,8 @@ pub enum Input<'a> {
 pub enum Output {
     /// A host is present and exports these agents, or now exports others.
     Present(Host, Vec<Name>),
+    /// A present host states this of its agents.
+    Stated(Host, details::All),
     /// A host is absent.
     Absent(Host),
     /// The bridge of a host was started again.
@@ -108,6 +113,7 @@ struct Peer {
     host: Host,
     instance: String,
     exports: Vec<Name>,
+    details: details::All,
     stream_bytes: Option<i64>,
     absent_at: Instant,
 }
@@ -213,12 +219,15 @@ impl Presence {
         let peer = Peer {
             host,
             instance: beat.instance.clone(),
+            details: details::checked(&beat.details, &exports),
             exports,
             stream_bytes: beat.stream_bytes,
             absent_at: now + SILENCE_MAX,
         };
         let known = self.peers.get_mut(token);
         let is_changed = known.as_ref().is_none_or(|known| !known.is_like(&peer));
+        let is_stated =
+            known.as_ref().map_or(&details::All::new(), |known| &known.details) != &peer.details;
         let is_restarted = known.as_ref().is_some_and(|known| known.instance != peer.instance);
         if (is_changed || is_restarted) && !self.may_change(now, token) {
             // Its next beat counts.
@@ -229,6 +238,9 @@ impl Presence {
         }
         if is_changed {
             outputs.push(Output::Present(peer.host.clone(), peer.exports.clone()));
+        }
+        if is_stated {
+            outputs.push(Output::Stated(peer.host.clone(), peer.details.clone()));
         }
         self.peers.insert(token.clone(), peer);
     }

@@ -16,6 +16,7 @@ use crate::{
 use client::{ClientError, Ended};
 use machines::{
     border::{self, Carry, Outcome, Ticket},
+    details::Exported,
     local::{Daemon, JoinError, Local, Transport},
     report::Counters,
     window::Unanswered,
@@ -53,9 +54,11 @@ pub fn run(
     remote: &Remote,
     counters: Arc<Counters>,
 ) {
+    let exported = Exported::new(daemon.clone(), settings.exports.clone());
+    let exported = Some(exported).filter(|_| settings.tells_details);
     let mut local = Local::new(daemon, settings.exports.clone());
     let (to_bridge, hosts) = (remote.to.clone(), HashMap::new());
-    let mut side = Side { secret, to_bridge, hosts, tickets: 0, counters };
+    let mut side = Side { secret, to_bridge, hosts, tickets: 0, counters, exported };
     let never = crossbeam_channel::never();
     if let Some(Some(why)) = local.run(&mut side, &remote.from, &never) {
         side.to_bridge(FromLocal::Ended(why));
@@ -70,6 +73,8 @@ struct Side {
     hosts: HashMap<Host, Peer>,
     tickets: Ticket,
     counters: Arc<Counters>,
+    /// The details of the exported agents, unless they are not told.
+    exported: Option<Exported>,
 }
 
 /// A host that is present, and what is on its way from and to it.
@@ -315,6 +320,10 @@ impl Transport for Side {
     }
 
     fn tick(&mut self, now: Now, local: &mut Local) -> ControlFlow<Self::End> {
+        if let Some(details) = self.exported.as_mut().and_then(|it| it.ask(now.monotonic)) {
+            let details = FromLocal::Details(details.clone());
+            self.to_bridge(details);
+        }
         let due = |peer: &Peer| peer.join_at.is_some_and(|at| at <= now.monotonic);
         let due = self.hosts.iter().filter(|(_, peer)| due(peer));
         let due: Vec<_> = due.map(|(host, peer)| (host.clone(), peer.is_joined)).collect();
@@ -329,7 +338,8 @@ impl Transport for Side {
     }
 
     fn deadline(&self) -> Option<Moment> {
-        self.hosts.values().filter_map(|peer| peer.join_at).min()
+        let ask = self.exported.as_ref().map(Exported::ask_at);
+        self.hosts.values().filter_map(|peer| peer.join_at).chain(ask).min()
     }
 
     fn has_room(&self, host: &Host, agent: &Name) -> bool {

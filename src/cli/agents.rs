@@ -288,16 +288,15 @@ fn list(
     only: Option<&str>,
 ) -> Result<Vec<Shown>, Failure> {
     let wrappers = Wrappers::new(options, ANSWERS_MS);
-    let bridges = options.home().map(|home| bridges::known(&home)).unwrap_or_default();
     let mut shown = Vec::new();
     each_agent(client, |agent| {
         if only.is_some_and(|only| !agent.name.eq_ignore_ascii_case(only)) {
             return Ok(());
         }
         let wrapper = wrappers.ask(&agent);
-        let row = completed(agent, wrapper.as_ref());
+        let row = wrappers.completed(agent, wrapper.as_ref());
         if here.is_none_or(|here| here.includes(&row)) {
-            let link = link_of(&row, &bridges);
+            let link = link_of(&row, &wrappers.bridges);
             shown.push(Shown::new(row, wrapper.as_ref(), link));
         }
         Ok(())
@@ -374,7 +373,7 @@ impl<'a> Listed<'a> {
 /// Adds to a row what the agent's wrapper knows: what waits there, and a directory that is too long
 /// for the daemon. The wrapper also counts messages that the daemon has finished with (answers,
 /// at-most-once messages).
-pub(super) fn completed<'a>(mut agent: AgentRow<'a>, wrapper: Option<&AgentState>) -> AgentRow<'a> {
+fn completed<'a>(mut agent: AgentRow<'a>, wrapper: Option<&AgentState>) -> AgentRow<'a> {
     let Some(wrapper) = wrapper else { return agent };
     if agent.directory.is_none() {
         agent.directory = wrapper.directory.clone().map(Into::into);
@@ -390,6 +389,8 @@ pub(super) fn completed<'a>(mut agent: AgentRow<'a>, wrapper: Option<&AgentState
 pub(super) struct Wrappers {
     run_directory: PathBuf,
     names: HashSet<String>,
+    /// The bridges, which know something about agents of other machines.
+    bridges: Vec<Known>,
     until_ms: u64,
 }
 
@@ -402,7 +403,22 @@ impl Wrappers {
             None => control::names(&run_directory).into_iter().collect(),
             Some(_) => HashSet::new(),
         };
-        Self { run_directory, names, until_ms: clock::monotonic_ms() + answers_ms }
+        let bridges = options.home().map(|home| bridges::known(&home)).unwrap_or_default();
+        Self { run_directory, names, bridges, until_ms: clock::monotonic_ms() + answers_ms }
+    }
+
+    /// Completes a row as [`completed`] does, for an agent of another machine with what that states.
+    pub(super) fn completed<'a>(
+        &self,
+        mut agent: AgentRow<'a>,
+        wrapper: Option<&AgentState>,
+    ) -> AgentRow<'a> {
+        let link = link_of(&agent, &self.bridges).filter(|_| agent.here);
+        if let Some(details) = link.and_then(|report| report.details_of(&agent.name)) {
+            agent.program = details.program.clone().map(Into::into);
+            agent.directory = details.directory.clone().map(Into::into);
+        }
+        completed(agent, wrapper)
     }
 
     /// Asks an agent's wrapper for its state. `None` if the agent has no wrapper in this home, or

@@ -60,6 +60,11 @@ pub(super) struct Bridge {
     #[argh(option, arg_name = "name", from_str_fn(local_agent))]
     import: Vec<Name>,
 
+    /// do not tell the other machine which programs the exported agents run, and in which
+    /// directories
+    #[argh(switch)]
+    no_details: bool,
+
     /// the command that runs `agent-relay stdio` on the other machine
     #[argh(positional, greedy, arg_name = "command")]
     _command: Vec<String>,
@@ -77,7 +82,8 @@ impl Bridge {
             command = self.complete(options)?;
         }
         let secret = Secret::from_random(random::bytes().map_err(Failure::because)?);
-        let side = Side::begin(options, self.host, self.export, self.import, Some(secret))?;
+        let (names, tells) = ((self.export, self.import), !self.no_details);
+        let side = Side::begin(options, self.host, names, Some(secret), tells)?;
         let ended = keep_linked(&side, &command);
         side.end(ended.as_ref().err());
         // The last line of the log has a time, too.
@@ -92,7 +98,7 @@ impl Bridge {
         let path = options.home()?.join(BRIDGES_FILE);
         let mut all = settings::Bridge::load_all(&path).map_err(Failure::because)?;
         let found = all.remove(&self.host).filter(|found| !found.command.is_empty());
-        let Some(settings::Bridge { command, export, import }) = found else {
+        let Some(settings::Bridge { command, export, import, details }) = found else {
             let host = &self.host;
             let hint = format!(
                 "end the line with `-- ssh {host} agent-relay stdio --peer HERE --export AGENT`, or \
@@ -106,6 +112,7 @@ impl Bridge {
                 names.extend(of_file.into_iter().map(|Export(name)| name));
             }
         }
+        self.no_details |= details == Some(false);
         Ok(command.into_iter().map(Into::into).collect())
     }
 }

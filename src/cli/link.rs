@@ -13,6 +13,7 @@ use client::home::HomeOptions;
 use crossbeam_channel::{Receiver, bounded};
 use machines::{
     border::AGENTS_MAX,
+    details::Exported,
     link::{Agents, End, FRAME_EXTRA_BYTES, Link, Pipe},
     local::{Daemon, Local, check_is_no_agent, now},
     report::{Kind, Report, Reporting},
@@ -40,6 +41,7 @@ pub(super) struct Side {
     frame_bytes_max: u64,
     kind: Kind,
     reporting: Reporting,
+    tells_details: bool,
     /// A message comes through this channel when this process is asked to stop.
     pub(super) stopped: Receiver<()>,
     _listening: Listening,
@@ -72,9 +74,9 @@ impl Side {
     pub(super) fn begin(
         options: &HomeOptions,
         peer: Host,
-        exports: Vec<Name>,
-        imports: Vec<Name>,
+        (exports, imports): (Vec<Name>, Vec<Name>),
         bridge: Option<Secret>,
+        tells_details: bool,
     ) -> Result<Self, Failure> {
         check_is_no_agent()?;
         for (names, option) in [(&exports, "--export"), (&imports, "--import")] {
@@ -127,6 +129,7 @@ impl Side {
             frame_bytes_max: welcome.server.max_frame_bytes,
             kind,
             reporting,
+            tells_details,
             stopped,
             _listening: listening.map_err(Failure::because)?,
             _starter: starter,
@@ -160,6 +163,9 @@ impl Side {
         // The daemon may have made another key since.
         let key = self.identity.operator_key(&self.daemon.endpoint)?;
         let daemon = Daemon { key, ..self.daemon.clone() };
+        if self.tells_details {
+            link.tell(Exported::new(daemon.clone(), self.agents.exports.clone()));
+        }
         let mut local = Local::new(daemon, self.agents.exports.iter().cloned());
         let end = local.run(&mut link, &events, &self.stopped);
         let was_open = link.is_open();

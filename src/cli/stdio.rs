@@ -37,6 +37,11 @@ pub(super) struct Stdio {
     /// an agent of the other machine to link, up to 20 times; default: all that it exports
     #[argh(option, arg_name = "name", from_str_fn(local_agent))]
     import: Vec<Name>,
+
+    /// do not tell the other machine which programs the exported agents run, and in which
+    /// directories
+    #[argh(switch)]
+    no_details: bool,
 }
 
 impl Stdio {
@@ -45,7 +50,8 @@ impl Stdio {
             let failure = Failure::usage("stdio speaks with a bridge, and not with a person");
             return Err(failure.hint("run `agent-relay bridge` on the other machine"));
         }
-        let side = Side::begin(options, self.peer, self.export, self.import, None)?;
+        let names = (self.export, self.import);
+        let side = Side::begin(options, self.peer, names, None, !self.no_details)?;
         let ended = side.link(io::stdin(), io::stdout());
         // The other side, which has started the link, reports why there is none.
         side.end(None);

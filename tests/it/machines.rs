@@ -605,6 +605,38 @@ fn bridges_are_reported_by_status_agents_and_doctor() {
     assert_eq!(other.output().unwrap().status.code(), Some(USAGE));
 }
 
+/// Joins as an agent that states its program and directory.
+fn join_with_details(sandbox: &Sandbox, name: &str, program: &str, directory: &str) -> Raw {
+    let mut raw = sandbox.connect();
+    raw.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
+        "payload": {"agent": name, "program": program, "directory": directory}}));
+    raw.expect("WELCOME");
+    raw
+}
+
+#[test]
+fn agents_of_other_machines_have_their_programs_and_directories() {
+    let (laptop, pi) = (Sandbox::new(), Sandbox::new());
+    let _ann = join_with_details(&laptop, "Ann", "claude", "/src/secret");
+    let _bob = join_with_details(&pi, "Bob", "codex", "/src/\u{1b}[2Japi");
+    let command = stdio(&pi, &["--peer", "laptop", "--export", "Bob", "--export", "Cid"]);
+    let own = ["bridge", "pi", "--export", "Ann", "--no-details", "--"].map(str::to_owned);
+    let _bridge = Running(laptop.command(own.iter().chain(&command)).spawn().unwrap());
+    await_bridge(&laptop, "linked");
+    let row = |sandbox: &Sandbox, name: &str| -> Value {
+        serde_json::from_slice(&run(sandbox, &["agents", name, "--json"], DONE).stdout).unwrap()
+    };
+    let of_bob = json!({"program": "codex", "directory": "/src/\u{1b}[2Japi"});
+    let details = |row: &Value| json!({"program": row["program"], "directory": row["directory"]});
+    until("the details of Bob", || details(&row(&laptop, "Bob@pi")) == of_bob);
+    let shown = String::from_utf8(run(&laptop, &["agents"], DONE).stdout).unwrap();
+    assert!(shown.contains("Bob@pi  codex    \\u{1b}[2Japi  on pi  "), "{shown}");
+    // What comes later is told, too. By then, Ann's would have come.
+    let _cid = join_with_details(&pi, "Cid", "gemini", "/src/web");
+    until("the details of Cid", || row(&laptop, "Cid@pi")["program"] == "gemini");
+    assert_eq!(details(&row(&pi, "Ann@laptop")), json!({"program": null, "directory": null}));
+}
+
 #[test]
 fn metrics_are_those_of_the_document() {
     let laptop = Sandbox::new();

@@ -10,6 +10,7 @@
 )]
 
 pub mod border;
+pub mod details;
 pub mod link;
 pub mod local;
 pub mod report;

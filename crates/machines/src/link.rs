@@ -13,6 +13,7 @@ pub use pipe::{Event, Pipe};
 
 use super::{
     border::{self, Carry, Outcome, Ticket},
+    details::{self, Exported},
     local::{JoinError, Local, Transport},
     report::{Counters, Reporter},
     window::Unanswered,
@@ -64,6 +65,9 @@ const NAMES_RETRY_MS: u64 = 1_000;
 /// The most lines that a link writes to the log in a minute, since the other side can cause them.
 const LOG_LINES_MAX: usize = 50;
 const LOG_MS: u64 = 60_000;
+
+/// The most bytes of the details of agents in a HELLO.
+const DETAILS_BYTES_MAX: usize = 3_072;
 
 /// The most bytes of a longest frame beyond `max_frame_bytes`, for refusals.
 pub const FRAME_EXTRA_BYTES: usize = 4_096;
@@ -135,6 +139,11 @@ pub struct Link<'a> {
     began: Moment,
     log: fn(&str),
     reporter: Option<Reporter>,
+    /// The details of the exported agents, unless they are not told.
+    exported: Option<Exported>,
+    /// What the other side has stated of its agents.
+    stated: details::All,
+    own_frame_bytes_max: u64,
     counters: Arc<Counters>,
     logged: usize,
     logged_since: Moment,
@@ -169,6 +178,9 @@ impl<'a> Link<'a> {
             began: now.monotonic,
             log,
             reporter: None,
+            exported: None,
+            stated: details::All::new(),
+            own_frame_bytes_max: frame_bytes_max,
             counters: Arc::default(),
             logged: 0,
             logged_since: now.monotonic,
@@ -183,6 +195,11 @@ impl<'a> Link<'a> {
     pub fn report_to(&mut self, reporter: &Reporter) {
         self.counters = Arc::clone(reporter.counters());
         self.reporter = Some(reporter.clone());
+    }
+
+    /// Tells the other side from now on what the exported agents run, and where.
+    pub fn tell(&mut self, exported: Exported) {
+        self.exported = Some(exported);
     }
 
     /// Whether both sides have joined their daemons.
@@ -227,6 +244,7 @@ impl<'a> Link<'a> {
             };
         }
         match envelope.kind {
+            Kind::Hello => self.stated(&envelope),
             Kind::Welcome => self.opened(),
             Kind::Send => return self.message(&envelope, json, now, local),
             Kind::Ack if envelope.to.is_none() => {
@@ -322,6 +340,32 @@ impl<'a> Link<'a> {
         }
     }
 
+    /// Notes what the other side states of its agents.
+    fn stated(&mut self, envelope: &Envelope<'_>) {
+        let Ok(hello) = envelope.decode_member::<LinkHello>(envelope.payload) else { return };
+        let stated = details::checked(&hello.details, &self.joined);
+        if stated != self.stated {
+            self.stated = stated;
+            self.report_stated();
+        }
+    }
+
+    fn report_stated(&self) {
+        if let Some(reporter) = &self.reporter {
+            let (host, stated) = (self.agents.peer.to_string(), self.stated.clone());
+            reporter.update(move |report| report.host_stated(&host, stated));
+        }
+    }
+
+    /// Tells the other side what the exported agents run, if that has changed.
+    fn tell_details(&mut self, now: Now) {
+        let Some(all) = self.exported.as_mut().and_then(|it| it.ask(now.monotonic)) else { return };
+        let all = details::fitting(all, DETAILS_BYTES_MAX);
+        let exports = &self.agents.exports;
+        let hello = LinkHello::with_details(exports, self.own_frame_bytes_max, all);
+        self.write(now, Kind::Hello, &hello);
+    }
+
     /// Notes that the other side has joined its daemon.
     fn opened(&mut self) {
         self.is_open = true;
@@ -333,6 +377,7 @@ impl<'a> Link<'a> {
                 report.linked(None);
                 report.host_came(&host, agents);
             });
+            self.report_stated();
         }
         // The other side's messages are shown beside this one's.
         if bridge.is_none() {
@@ -431,6 +476,9 @@ impl Transport for Link<'_> {
         if self.frame_bytes_max.is_some() && now.monotonic >= self.last_sent.plus(PING_MS) {
             self.write(now, Kind::Ping, &Empty {});
         }
+        if self.is_open {
+            self.tell_details(now);
+        }
         if !self.says_waiting && now.monotonic >= self.began.plus(WAITING_MS) {
             self.says_waiting = true;
             if self.frame_bytes_max.is_none() {
@@ -447,7 +495,8 @@ impl Transport for Link<'_> {
         let ping = self.frame_bytes_max.map(|_| self.last_sent.plus(PING_MS));
         let waiting = (!self.says_waiting).then(|| self.began.plus(WAITING_MS));
         let joining = self.joining.as_ref().map(|joining| joining.again_at);
-        [Some(self.lost_at()), ping, waiting, joining].into_iter().flatten().min()
+        let ask = self.exported.as_ref().filter(|_| self.is_open).map(Exported::ask_at);
+        [Some(self.lost_at()), ping, waiting, joining, ask].into_iter().flatten().min()
     }
 
     fn has_room(&self, _: &Host, agent: &Name) -> bool {

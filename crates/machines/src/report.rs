@@ -10,6 +10,7 @@ mod writing;
 pub use reading::{Known, read};
 pub use writing::{Counters, Reporter, Reporting};
 
+use crate::details;
 use platform::clock;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -96,7 +97,8 @@ pub struct Report {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<LastError>,
     /// The machines that are linked: `host`, the name of each, `since`, the time at which it came,
-    /// and `agents`, those of its agents that are linked.
+    /// `agents`, those of its agents that are linked, and `details`, by the agents' names, with
+    /// `program` and `directory`, as that machine states them.
     pub hosts: Vec<Remote>,
     /// The number of links that it has had.
     pub links: u64,
@@ -132,6 +134,9 @@ pub struct Remote {
     pub since: u64,
     /// Its agents that are linked, with their names there.
     pub agents: Vec<String>,
+    /// What the machine says of its agents.
+    #[serde(default, skip_serializing_if = "details::All::is_empty")]
+    pub details: details::All,
 }
 
 impl Report {
@@ -187,8 +192,25 @@ impl Report {
     pub fn host_came(&mut self, host: &str, agents: Vec<String>) {
         let known = self.hosts.iter().find(|remote| remote.host == host);
         let since = known.map_or_else(clock::unix_ms, |remote| remote.since);
+        let details = known.map(|remote| remote.details.clone()).unwrap_or_default();
         self.host_left(host);
-        self.hosts.push(Remote { host: host.to_owned(), since, agents });
+        self.hosts.push(Remote { host: host.to_owned(), since, agents, details });
+    }
+
+    /// Notes what a machine that is linked says of its agents.
+    pub fn host_stated(&mut self, host: &str, details: details::All) {
+        if let Some(remote) = self.hosts.iter_mut().find(|remote| remote.host == host) {
+            remote.details = details;
+        }
+    }
+
+    /// What is known of an agent of another machine, by its name here.
+    #[must_use]
+    pub fn details_of(&self, agent: &str) -> Option<&details::Details> {
+        let (name, host) = agent.split_once('@')?;
+        let remote = self.hosts.iter().find(|remote| remote.host.eq_ignore_ascii_case(host))?;
+        let mut all = remote.details.iter();
+        all.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, details)| details)
     }
 
     /// Notes that a machine is no longer linked.

@@ -52,6 +52,9 @@ pub struct Nats {
     pub import: Vec<Import>,
     /// The replicas of this machine's stream in NATS, if it does not exist: 1, 3 or 5.
     pub replicas: Option<usize>,
+    /// Whether other machines are told which programs the exported agents run, and in which
+    /// directories: `true` without this key.
+    pub details: Option<bool>,
 }
 
 /// The settings of `agent-relay bridge` for a machine: a table of bridges.toml that is called as
@@ -68,6 +71,10 @@ pub struct Bridge {
     /// The agents of the other machine to link; all without this key.
     #[serde(default, deserialize_with = "texts")]
     pub import: Vec<Export>,
+    /// Whether the other machine is told which programs the exported agents run, and in which
+    /// directories: `true` without this key.
+    #[serde(default)]
+    pub details: Option<bool>,
 }
 
 /// An agent of one machine.

@@ -4,12 +4,16 @@ use super::{BEAT_MIN, Bridge, DEPUTY, End, Settings, limit};
 use crate::{
     local::ToLocal,
     outbox,
-    presence::{self, Beat, VERSION},
+    presence::{self, BEAT_BYTES_MAX, Beat, VERSION},
     subject::{self, Token},
 };
 use async_nats::Message;
+use machines::details;
 use protocol::name::Name;
 use std::time::{Duration, Instant};
+
+/// The bytes of a beat's member `details`, besides its value.
+const DETAILS_MEMBER_BYTES: usize = 16;
 
 impl Bridge<'_> {
     /// Handles what came on a subject of presence.
@@ -53,6 +57,10 @@ impl Bridge<'_> {
                     self.to_local.push_back(ToLocal::Present(host, names, presence));
                     self.carry(outbox::Input::Restarted(token));
                 }
+                presence::Output::Stated(host, details) => {
+                    let host = host.to_string();
+                    self.reporter.update(move |report| report.host_stated(&host, details));
+                }
                 presence::Output::Absent(host) => {
                     self.say(&format!("gone {host}"), &format!("{host} is gone"));
                     let gone = host.to_string();
@@ -92,7 +100,9 @@ impl Bridge<'_> {
         self.last_beat = now;
         let age = self.presence.age(now);
         let (settings, stream_bytes) = (self.settings, self.stream_bytes);
-        let beat = Own { settings, instance: self.instance, stream_bytes }.beat(age, ask, bye);
+        let details = &self.details;
+        let own = Own { settings, instance: self.instance, stream_bytes, details };
+        let beat = own.beat(age, ask, bye);
         // Without this beat, the next one or the silence counts.
         self.link.publish_now(subject::presence(&self.here), beat);
     }
@@ -103,6 +113,7 @@ pub(super) struct Own<'a> {
     pub(super) settings: &'a Settings,
     pub(super) instance: u64,
     pub(super) stream_bytes: Option<i64>,
+    pub(super) details: &'a details::All,
 }
 
 impl Own<'_> {
@@ -117,7 +128,11 @@ impl Own<'_> {
             stream_bytes: self.stream_bytes,
             ask,
             bye,
+            details: details::All::new(),
         };
-        serde_json::to_vec(&beat).expect("a beat is JSON").into()
+        let bytes = |beat: &Beat| serde_json::to_vec(beat).expect("a beat is JSON");
+        // A longer beat would not be read.
+        let room = BEAT_BYTES_MAX.saturating_sub(bytes(&beat).len() + DETAILS_MEMBER_BYTES);
+        bytes(&Beat { details: details::fitting(self.details, room), ..beat }).into()
     }
 }

@@ -13,6 +13,7 @@ use async_nats::{
     rustls::{self, AlertDescription, CertificateError},
 };
 use futures_util::StreamExt;
+use machines::details;
 use std::{
     error::Error as _,
     io,
@@ -57,7 +58,8 @@ pub async fn start(
     let instance = u64::from_be_bytes(random);
     let now = Instant::now();
     let mut presence = Presence::new(here.clone(), presence::instance(instance), now);
-    let own = Own { settings, instance, stream_bytes };
+    let details = &details::All::new();
+    let own = Own { settings, instance, stream_bytes, details };
     let mut subscribers = Subscribers {
         confirmations: subscribe(&link, subject::confirmations(&here, "*")).await?,
         beats: subscribe(&link, format!("{PRESENCE}.*")).await?,

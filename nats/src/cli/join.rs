@@ -48,6 +48,9 @@ pub(super) struct Join {
     /// an agent that may be reached from here; without this option, all that others export
     #[argh(option, arg_name = "NAME@HOST")]
     import: Vec<String>,
+    /// do not tell other machines which programs the exported agents run, and in which directories
+    #[argh(switch)]
+    no_details: bool,
     /// a NATS server, or several with commas between them
     #[argh(option, arg_name = "URL")]
     server: Vec<String>,
@@ -160,7 +163,8 @@ impl Join {
             imports
                 .extend(file.import.iter().map(|Import(name, host)| (name.clone(), host.clone())));
         }
-        Ok(Settings { here, exports: distinct, imports })
+        let tells_details = !self.no_details && file.details != Some(false);
+        Ok(Settings { here, exports: distinct, imports, tells_details })
     }
 }
 

@@ -1,6 +1,7 @@
 //! What an operator sees of a bridge, and sets.
 
 use crate::support::{host::Host, nats::Nats, until};
+use client::{Client, Settings};
 use serde_json::{Value, json};
 
 /// The report of a host's bridge; null if there is none.
@@ -45,6 +46,32 @@ fn bridge_reports_its_server_and_the_machines_there() {
     await_report(&desk, "a report without pi", |report| report["hosts"] == json!([]));
     desk.stop_bridge();
     assert_eq!(report(&desk), Value::Null);
+}
+
+/// Joins as an agent that states its program and directory.
+fn join_with_details(host: &Host, agent: &str, program: &str) -> Client {
+    let settings = Settings::agent(host.endpoint(), agent);
+    let (program, directory) = (Some(program.to_owned()), Some(format!("/src/{agent}")));
+    Client::join(Settings { local: true, program, directory, ..settings }).unwrap()
+}
+
+#[test]
+fn agents_of_other_hosts_have_their_programs_and_directories() {
+    let nats = Nats::one();
+    let mut hosts = [Host::new("desk", &["Ann"]), Host::new("pi", &["Bob"])];
+    let _ann = join_with_details(&hosts[0], "Ann", "claude");
+    let _bob = join_with_details(&hosts[1], "Bob", "codex");
+    hosts[0].start_bridge_with(&nats.urls(), &["--no-details"]);
+    hosts[1].start_bridge_with(&nats.urls(), &[]);
+    let [desk, pi] = hosts;
+    let agents = |host: &Host| host.command(&["agents", "--json"]).join("\n");
+    until("the details of Bob", || {
+        let all = agents(&desk);
+        (all.contains(r#""program":"codex""#) && all.contains("/src/Bob")).then_some(())
+    });
+    // The other way, only the agents of pi have programs.
+    until("Ann on pi", || agents(&pi).contains("Ann@desk").then_some(()));
+    assert!(!agents(&pi).contains("claude"), "{}", agents(&pi));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use super::{message_list::Message, model::Update};
 use crate::cli::{
-    agents::{Agent, Wrappers, completed},
+    agents::{Agent, Wrappers},
     conversation::{Conversation, Several},
     failure::Failure,
     identity::Identity,
@@ -167,7 +167,7 @@ impl Source {
                     states.remove(&*row.name);
                 }
                 let state = states.get(&*row.name);
-                agents.push(Agent::of(&completed(row, state), state));
+                agents.push(Agent::of(&wrappers.completed(row, state), state));
                 Ok(())
             })?;
             add_oldest(client, &mut agents, &mut oldest)?;

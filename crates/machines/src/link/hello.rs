@@ -1,6 +1,6 @@
 //! HELLO of a link: how two bridges introduce themselves.
 
-use crate::border::AGENTS_MAX;
+use crate::{border::AGENTS_MAX, details};
 use protocol::{
     name::{Name, first_repeated},
     secret::Secret,
@@ -28,6 +28,9 @@ pub(super) struct LinkHello {
     /// The secret by which daemons know the bridge, from the side that has started the link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bridge: Option<String>,
+    /// What people of the other machine are shown of these agents. Only a later HELLO has it.
+    #[serde(default, skip_serializing_if = "details::All::is_empty")]
+    pub(super) details: details::All,
 }
 
 /// BYE's payload.
@@ -55,7 +58,13 @@ impl LinkHello {
             agents: exports.iter().map(Name::to_string).collect(),
             max_frame_bytes,
             bridge: bridge.map(|secret| secret.reveal().to_owned()),
+            details: details::All::new(),
         }
+    }
+
+    /// A later HELLO, which a side of an earlier version ignores.
+    pub(super) fn with_details(exports: &[Name], max_frame_bytes: u64, all: details::All) -> Self {
+        Self { details: all, ..Self::new(exports, None, max_frame_bytes) }
     }
 
     /// Checks what the other side states. The error follows the machine's name.
