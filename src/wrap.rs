@@ -14,6 +14,7 @@ pub(crate) mod control;
 mod driver;
 mod edits;
 mod end_of_input;
+mod focus;
 mod foreground;
 mod handover;
 mod in_flight;
@@ -521,11 +522,12 @@ fn agent_record(settings: &Settings, name: &str, recipe: &str) -> Option<RecordK
 /// Returns the overlay of the person's terminal, if there is one, and that of attached terminals.
 fn overlays(settings: &Settings, name: &str) -> (Option<Overlay>, Overlay) {
     let title = settings.title.then(|| name.to_owned());
+    let reports_focus = settings.notify != Notify::Off;
     let own = settings.attached.then(|| match is_terminal_plain() {
         true => Overlay::new(None, false),
-        false => Overlay::new(title.clone(), settings.notify != Notify::Off),
+        false => Overlay::new(title.clone(), reports_focus),
     });
-    (own, Overlay::new(title, false))
+    (own, Overlay::new(title, reports_focus))
 }
 
 /// Whether the person's terminal has no title, and would show the sequence that sets one as text.

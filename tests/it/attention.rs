@@ -101,6 +101,47 @@ fn agent_that_its_person_looks_at_calls_nobody() {
 }
 
 #[test]
+fn attached_terminal_without_focus_calls() {
+    let sandbox = Sandbox::with_config("notify = 'osc9'");
+    let claude = Claude::install(&sandbox);
+    let spawned = sandbox.run(["spawn", "Ann", "--", &claude.program]);
+    assert!(spawned.status.success(), "{spawned:?}");
+    let mut terminal = Terminal::command_in(&sandbox, SIZE, &["attach", "Ann"]);
+    terminal.wait_for_bytes("\x1b]0;Ann\x07\x1b[?1004h");
+    terminal.press(UNFOCUSED);
+    for (event, shown, activity) in [
+        ("UserPromptSubmit", "", "working"),
+        ("PermissionRequest", DIALOG, "waits-for-permission"),
+        ("PostToolUse", CLEAR, "working"),
+        ("Stop", "", "idle"),
+    ] {
+        claude.print(shown);
+        claude.hook(event, "{}");
+        await_activity(&sandbox, activity);
+        match activity {
+            "waits-for-permission" => {
+                terminal.wait_for_bytes("\x1b]9;Ann waits for permission\x07");
+                terminal.press(FOCUSED);
+            }
+            // By then, a notice would have come.
+            "idle" => await_age(&sandbox, 4000),
+            _ => {}
+        }
+    }
+    terminal.press(UNFOCUSED);
+    claude.relay(&["send", "@operator", "Hello."]);
+    terminal.wait_for_bytes("\x1b]9;Ann has written to you\x07");
+    terminal.press("\x1c");
+    terminal.wait_until_end();
+    assert_eq!(count(&terminal, "\x1b]9;"), 2, "one for each time without focus");
+    let bytes = String::from_utf8_lossy(&terminal.bytes()).into_owned();
+    let last = bytes.rfind("\x1b[?1004h").unwrap();
+    assert!(bytes[last..].contains("\x1b[?1004l"), "{:?}", &bytes[last..]);
+    assert!(!terminal.text().contains("[O"), "the program got a report of the focus");
+    assert!(sandbox.run(["stop", "Ann"]).status.success());
+}
+
+#[test]
 fn command_notifies_of_an_agent_in_the_background() {
     let mut sandbox = Sandbox::configured("");
     let file = sandbox.directory().join("told");

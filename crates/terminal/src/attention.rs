@@ -13,7 +13,7 @@ const ASKED_MS: u64 = 500;
 const RESTED_MS: u64 = 1000;
 
 /// The time after a key in which a terminal counts as looked at, if it does not report its focus.
-const KEY_MS: u64 = 10_000;
+pub const KEY_MS: u64 = 10_000;
 
 /// The least time between two notices that the agent has written to its person.
 const WROTE_MS: u64 = 5000;
@@ -51,7 +51,7 @@ pub struct Attention {
     is_focused: Option<bool>,
     /// The moment of the last key, or of the start.
     last_key: Moment,
-    /// The number of other terminals that show the agent.
+    /// The number of other terminals in which the person looks at the agent.
     viewers: usize,
     /// Whether the agent has finished since its person last looked.
     is_unseen: bool,
@@ -124,7 +124,7 @@ impl Attention {
         self.is_unseen = false;
     }
 
-    /// Notes the number of other terminals that show the agent.
+    /// Notes the number of other terminals in which the person looks at the agent.
     pub fn viewers(&mut self, viewers: usize) {
         self.viewers = viewers;
         self.is_unseen &= viewers == 0;

@@ -95,10 +95,21 @@ impl Overlay {
     /// Appends the bytes that a terminal gets before the program's output.
     pub fn begin(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(SAVE_TITLE.as_bytes());
+        self.append_state(out);
+    }
+
+    /// Appends the bytes that a terminal gets after a snapshot of the program's screen.
+    pub fn append_state(&self, out: &mut Vec<u8>) {
         self.append_title(out);
         if self.reports_focus {
             out.extend_from_slice(FOCUS_ON);
         }
+    }
+
+    /// Whether the terminal is asked to report its focus.
+    #[must_use]
+    pub fn reports_focus(&self) -> bool {
+        self.reports_focus
     }
 
     /// Appends the bytes that undo what the overlay has changed.
@@ -144,7 +155,7 @@ impl Overlay {
     }
 
     /// Appends the sequence that sets the title.
-    pub fn append_title(&self, out: &mut Vec<u8>) {
+    fn append_title(&self, out: &mut Vec<u8>) {
         let Some(name) = &self.name else { return };
         out.extend_from_slice(b"\x1b]0;");
         if let Some(sign) = self.sign {

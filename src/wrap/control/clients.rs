@@ -8,6 +8,7 @@
 use super::server::{ClientEvent, ClientHandle, ClientId, ControlEndpoint, ControlServer};
 use crate::wrap::{
     edits::Edit,
+    focus::{Askers, FocusReports},
     paste::{self, Paste},
 };
 use crossbeam_channel::{Receiver, never};
@@ -20,6 +21,7 @@ use protocol::{
 };
 use std::{collections::BTreeMap, io, mem};
 use terminal::{
+    attention::KEY_MS,
     keys::KeystrokeFilter,
     overlay::{Overlay, Sign},
     screen::{Screen, tail::Tail},
@@ -90,6 +92,8 @@ pub(in crate::wrap) struct ControlClients {
     /// A buffer for what it passes on.
     shown: Vec<u8>,
     tail: Tail,
+    /// Who has asked attached terminals to report their focus.
+    askers: Askers,
     size: Size,
     /// Whether the agent's terminal gets the size of the last terminal attached to drive it.
     follows_size: bool,
@@ -114,6 +118,7 @@ impl ControlClients {
             events,
             clients: BTreeMap::new(),
             left_keys: Vec::new(),
+            askers: Askers { program: false, wrapper: overlay.reports_focus() },
             overlay,
             shown: Vec::new(),
             tail: Tail::default(),
@@ -127,6 +132,19 @@ impl ControlClients {
     pub(in crate::wrap) fn attached(&self) -> usize {
         let attachments = self.clients.values().filter_map(|client| client.attachment.as_ref());
         attachments.filter(|attachment| !attachment.looks).count()
+    }
+
+    /// Counts attached terminals in which the person looks at the agent.
+    pub(in crate::wrap) fn watching(&self, now: Moment) -> usize {
+        let attachments = self.clients.values().filter_map(|client| client.attachment.as_ref());
+        attachments.filter(|attachment| attachment.is_watched(now)).count()
+    }
+
+    /// Alerts the person in all attached terminals.
+    pub(in crate::wrap) fn alert(&mut self, alert: &[u8]) {
+        for client in self.clients.values_mut() {
+            client.alert = Some(alert.to_owned()).filter(|_| client.attachment.is_some());
+        }
     }
 
     /// Handles an event. Returns what the driver has to do.
@@ -144,10 +162,10 @@ impl ControlClients {
             ClientEvent::Requested(request) => {
                 let attached =
                     self.clients.values().filter(|client| client.attachment.is_some()).count();
-                let size = self.size;
+                let (size, askers) = (self.size, self.askers);
                 let client = self.clients.get_mut(&id)?;
                 client.requested_at = now;
-                return match client.handle(now, request, attached, &self.key)? {
+                return match client.handle(now, request, attached, &self.key, askers)? {
                     Action::Resize(wanted) if !self.follows_size || wanted == size => None,
                     action => Some(action),
                 };
@@ -171,7 +189,7 @@ impl ControlClients {
     /// go on, and lets other terminals go on if a paste has stalled.
     pub(in crate::wrap) fn expire_keys(&mut self, now: Moment) {
         for client in self.clients.values_mut() {
-            client.expire_keys(now);
+            client.expire_keys(now, self.askers);
             client.paste.expire(now);
         }
     }
@@ -245,6 +263,7 @@ impl ControlClients {
     /// Hands over all that can be written, and disconnects idle and stalled clients. Returns the
     /// hooks among these that have not confirmed their answers.
     pub(in crate::wrap) fn serve(&mut self, now: Moment, screen: &Screen) -> Vec<ClientId> {
+        self.askers.program = screen.reports_focus();
         for client in self.clients.values_mut() {
             client.serve(now, screen, self.size, (&self.overlay, &self.tail));
         }
@@ -299,6 +318,8 @@ struct Client {
     requested_at: Moment,
     answers: Vec<u8>,
     output: Vec<u8>,
+    /// An alert for the person, such as a bell.
+    alert: Option<Vec<u8>>,
     /// Keys that the terminal side has not accepted yet.
     keys: Vec<u8>,
     paste: Paste,
@@ -324,8 +345,58 @@ struct Attachment {
     size: Size,
     /// Finds the person's keys; `None` for a terminal that only views.
     keystrokes: Option<KeystrokeFilter>,
+    /// Finds reports of the terminal's focus among the keys.
+    focus: FocusReports,
+    /// Whether the terminal has the focus, once it has reported.
+    is_focused: Option<bool>,
+    /// The moment of the last key, or of the beginning.
+    last_key: Moment,
     /// Whether the client only looks, and no terminal shows the agent.
     looks: bool,
+}
+
+impl Attachment {
+    fn new(now: Moment, drives: bool, size: Size, looks: bool) -> Self {
+        Self {
+            size,
+            keystrokes: drives.then(KeystrokeFilter::default),
+            focus: FocusReports::default(),
+            is_focused: None,
+            last_key: now,
+            looks,
+        }
+    }
+
+    /// Whether the person looks at the agent there. A terminal that only views does not tell.
+    fn is_watched(&self, now: Moment) -> bool {
+        let is_used = self.is_focused.unwrap_or_else(|| now.since(self.last_key) < KEY_MS);
+        !self.looks && (self.keystrokes.is_none() || is_used)
+    }
+
+    /// Returns the keys for the program among a terminal's bytes.
+    fn keys(&mut self, now: Moment, bytes: &[u8], askers: Askers) -> Vec<u8> {
+        let sent = self.focus.read(now, bytes, askers);
+        self.is_focused = sent.reports.last().copied().or(self.is_focused);
+        if sent.has_keys {
+            self.last_key = now;
+        }
+        sent.keys
+    }
+
+    /// Returns the keys that looked like the beginning of an answer or a report and did not go on.
+    fn expired_keys(&mut self, now: Moment, askers: Askers) -> Vec<u8> {
+        let late = self.keystrokes.as_mut().map(|keys| keys.expired_keys(now)).unwrap_or_default();
+        let mut keys = self.focus.expired_keys(now).unwrap_or_default();
+        if !late.is_empty() {
+            keys.extend(self.keys(now, &late, askers));
+        }
+        keys
+    }
+
+    fn keys_deadline(&self) -> Option<Moment> {
+        let answer = self.keystrokes.as_ref().and_then(KeystrokeFilter::deadline);
+        [answer, self.focus.deadline()].into_iter().flatten().min()
+    }
 }
 
 impl Client {
@@ -336,6 +407,7 @@ impl Client {
             requested_at: now,
             answers: Vec::new(),
             output: Vec::new(),
+            alert: None,
             keys: Vec::new(),
             paste: Paste::default(),
             is_paused: false,
@@ -355,6 +427,7 @@ impl Client {
         request: Request,
         attached: usize,
         agents_key: &Secret,
+        askers: Askers,
     ) -> Option<Action> {
         if let Request::Hook { key, .. }
         | Request::Take { key, .. }
@@ -377,8 +450,7 @@ impl Client {
             }
             Request::Attach { drive, columns, rows, looks } => {
                 let size = Size { rows, cols: columns };
-                let keystrokes = drive.then(KeystrokeFilter::default);
-                self.attachment = Some(Attachment { size, keystrokes, looks });
+                self.attachment = Some(Attachment::new(now, drive, size, looks));
                 self.needs_snapshot = true;
                 drive.then_some(Action::Resize(clamp(size)))
             }
@@ -391,7 +463,7 @@ impl Client {
                 let size = clamp(attachment.size);
                 attachment.keystrokes.is_some().then_some(Action::Resize(size))
             }
-            Request::Keys { bytes } => self.press(now, &bytes.0),
+            Request::Keys { bytes } => self.press(now, &bytes.0, askers),
             Request::Hold => Some(Action::Hold(true)),
             Request::Release => Some(Action::Hold(false)),
             Request::Choose { dialog, choice } => Some(Action::Choose(dialog, choice)),
@@ -420,28 +492,26 @@ impl Client {
         }
     }
 
-    fn press(&mut self, now: Moment, bytes: &[u8]) -> Option<Action> {
-        let Some(keys) = self.keystrokes() else {
-            self.handle.accept_keys();
-            return self.refuse("a terminal that only views cannot type: attach without --view");
-        };
-        let pressed = keys.keys(now, bytes);
-        self.keys.extend(pressed);
-        self.is_paused = true;
-        None
+    fn press(&mut self, now: Moment, bytes: &[u8], askers: Askers) -> Option<Action> {
+        if let Some(attachment) = &mut self.attachment
+            && let Some(keystrokes) = &mut attachment.keystrokes
+        {
+            let pressed = keystrokes.keys(now, bytes);
+            self.keys.extend(attachment.keys(now, &pressed, askers));
+            self.is_paused = true;
+            return None;
+        }
+        self.handle.accept_keys();
+        self.refuse("a terminal that only views cannot type: attach without --view")
     }
 
-    fn keystrokes(&mut self) -> Option<&mut KeystrokeFilter> {
-        self.attachment.as_mut()?.keystrokes.as_mut()
-    }
-
-    fn expire_keys(&mut self, now: Moment) {
-        let late = self.keystrokes().map(|keys| keys.expired_keys(now));
+    fn expire_keys(&mut self, now: Moment, askers: Askers) {
+        let late = self.attachment.as_mut().map(|attachment| attachment.expired_keys(now, askers));
         self.keys.extend(late.into_iter().flatten());
     }
 
     fn keys_deadline(&self) -> Option<Moment> {
-        self.attachment.as_ref()?.keystrokes.as_ref()?.deadline()
+        self.attachment.as_ref()?.keys_deadline()
     }
 
     fn take_keys(&mut self, now: Moment) -> Option<Vec<u8>> {
@@ -506,7 +576,7 @@ impl Client {
             let shown = attachment.size;
             let snapshot = screen.snapshot(shown.cols.into(), shown.rows.into());
             let mut bytes = snapshot.into_bytes();
-            overlay.append_title(&mut bytes);
+            overlay.append_state(&mut bytes);
             if shown == size {
                 bytes.extend_from_slice(tail.unfinished().unwrap_or_default());
             }
@@ -514,6 +584,11 @@ impl Client {
             Answer::Screen { columns, rows, bytes: Bytes(bytes) }.append(&mut batch);
             self.needs_snapshot = false;
             self.snapshot_at = Some(now);
+        }
+        if tail.unfinished().is_some_and(<[u8]>::is_empty)
+            && let Some(alert) = self.alert.take()
+        {
+            Answer::Output { bytes: Bytes(alert) }.append(&mut batch);
         }
         batch.append(&mut self.answers);
         if !batch.is_empty() && self.handle.send(batch) {

@@ -1,23 +1,18 @@
 //! The driver's part for the agent's person: the sign in the terminal's title, and notices.
 
 use super::{Driver, now};
-use crate::wrap::threads::Addition;
+use crate::wrap::{
+    focus::{Askers, FocusReports},
+    threads::Addition,
+};
 use crossbeam_channel::Sender;
 use protocol::{Moment, activity::Activity};
-use std::{collections::BTreeSet, mem};
+use std::collections::BTreeSet;
 use terminal::{
     SendHandle,
     attention::{Attention, Notice},
     overlay::Sign,
 };
-
-/// The reports of a terminal that it has got the focus, or lost it.
-const FOCUSED: &[u8] = b"\x1b[I";
-const UNFOCUSED: &[u8] = b"\x1b[O";
-
-/// The longest time from the first byte of a report to its last. A terminal sends them together,
-/// and a connection may cut them.
-const REPORT_MS: u64 = 50;
 
 /// The agent's sign in the title, and the notices for its person.
 pub(super) struct PersonWatch {
@@ -30,9 +25,7 @@ pub(super) struct PersonWatch {
     /// The next alert for that thread.
     next_alert: Option<Vec<u8>>,
     is_adding: bool,
-    /// The beginning of what may be a report of the focus, and the moment at which it is a key.
-    held: Vec<u8>,
-    held_until: Option<Moment>,
+    focus: FocusReports,
     /// The agent's messages to its person that the daemon has not answered yet.
     unanswered: BTreeSet<SendHandle>,
 }
@@ -50,8 +43,7 @@ impl PersonWatch {
             added_sign: None,
             next_alert: None,
             is_adding: false,
-            held: Vec::new(),
-            held_until: None,
+            focus: FocusReports::default(),
             unanswered: BTreeSet::new(),
         }
     }
@@ -63,7 +55,7 @@ impl PersonWatch {
     }
 
     pub(super) fn deadline(&self) -> Option<Moment> {
-        [self.attention.deadline(), self.held_until].into_iter().flatten().min()
+        [self.attention.deadline(), self.focus.deadline()].into_iter().flatten().min()
     }
 
     pub(super) fn does(&mut self, now: Moment, activity: Activity) {
@@ -108,7 +100,7 @@ impl PersonWatch {
 impl Driver {
     /// Notifies the person of what is due, and shows the agent's state in the title.
     pub(super) fn call_person(&mut self) {
-        self.person.attention.viewers(self.parts.clients.attached());
+        self.person.attention.viewers(self.parts.clients.watching(now()));
         if let Some(notice) = self.person.attention.take_due(now()) {
             self.notify(notice);
         }
@@ -129,36 +121,23 @@ impl Driver {
         }
     }
 
-    /// Takes reports of the focus from the terminal's bytes, and returns the rest. If the program
-    /// has asked for these reports, it gets them, too; else it must not take the beginning of one
-    /// for the Escape key.
+    /// Takes reports of the focus from the terminal's bytes, and returns the program's.
     pub(super) fn take_focus(&mut self, bytes: &[u8]) -> Vec<u8> {
-        self.person.held_until = None;
-        let bytes = [&mem::take(&mut self.person.held), bytes].concat();
-        let (mut keys, mut rest) = (Vec::new(), &bytes[..]);
-        while let Some(at) = rest.windows(FOCUSED.len()).position(is_focus) {
-            let (before, report) = rest.split_at(at);
-            self.person.attention.focus(report.starts_with(FOCUSED));
-            keys.extend_from_slice(before);
-            rest = &report[FOCUSED.len()..];
+        let program = self.side.screen().reports_focus();
+        let askers = Askers { program, wrapper: self.parts.notifier.is_on() };
+        let sent = self.person.focus.read(now(), bytes, askers);
+        for is_focused in sent.reports {
+            self.person.attention.focus(is_focused);
         }
-        keys.extend_from_slice(rest);
-        let passes = self.side.screen().reports_focus();
-        if !passes && self.parts.notifier.is_on() {
-            let begun = [&FOCUSED[..1], &FOCUSED[..2]].into_iter().find(|it| keys.ends_with(it));
-            self.person.held = keys.split_off(keys.len() - begun.map_or(0, <[u8]>::len));
-            self.person.held_until = begun.map(|_| now().plus(REPORT_MS));
-        }
-        if !keys.is_empty() {
+        if sent.has_keys {
             self.person.attention.key(now());
         }
-        if passes { bytes } else { keys }
+        sent.keys
     }
 
     /// Passes on what has begun like a report of the focus, and did not go on.
     pub(super) fn pass_held_key_if_due(&mut self) {
-        if self.person.held_until.take_if(|until| *until <= now()).is_some() {
-            let keys = mem::take(&mut self.person.held);
+        if let Some(keys) = self.person.focus.expired_keys(now()) {
             self.person.attention.key(now());
             match self.held_keys.is_empty() {
                 true => self.type_until_detached(&keys),
@@ -171,12 +150,9 @@ impl Driver {
         let name = self.client.name();
         tracing::debug!("the person is notified: {name} {notice}");
         if let Some(alert) = self.parts.notifier.notify(name, notice) {
+            self.parts.clients.alert(&alert);
             self.person.next_alert = Some(alert);
             self.person.add_next(&self.channels.additions);
         }
     }
-}
-
-fn is_focus(bytes: &[u8]) -> bool {
-    bytes == FOCUSED || bytes == UNFOCUSED
 }
