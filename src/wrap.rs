@@ -14,6 +14,7 @@ pub(crate) mod control;
 mod driver;
 mod edits;
 mod end_of_input;
+mod first_terminal;
 mod focus;
 mod foreground;
 mod handover;
@@ -44,6 +45,7 @@ use client::{
 use control::{clients::ControlClients, server::ControlEndpoint};
 use driver::{Driver, Finished, HooksGiven, Parts};
 use end_of_input::EndOfInput;
+use first_terminal::await_terminal;
 use foreground::{Foreground, Wrapped};
 use inner_mark::{InnerMarkFinder, InnerMarks};
 use key_file::KeyFile;
@@ -59,7 +61,7 @@ use platform::{
 };
 use protocol::{
     Moment,
-    control::Ended,
+    control::{AgentState, Ended},
     name::{Name, NameError},
     payload::Capabilities,
     secret::Secret,
@@ -165,6 +167,8 @@ pub(crate) struct Settings {
     /// Whether the control endpoint is the only access to the agent. If it is, the command does not
     /// run without the endpoint.
     pub(crate) requires_control: bool,
+    /// Whether the command starts once a terminal has attached, with that terminal's size.
+    pub(crate) awaits_terminal: bool,
     /// The way for an agent CLI to go on without its terminal; `None` to end it with its terminal,
     /// as every other command.
     pub(crate) background: Option<Background>,
@@ -324,10 +328,13 @@ fn run_joined(
     settings: Settings,
     client: Client,
     key_file: &KeyFile,
-    endpoint: Option<ControlEndpoint>,
+    mut endpoint: Option<ControlEndpoint>,
 ) -> Result<Finished, WrapError> {
     let record = settings.record.as_deref().map(create).transpose()?;
-    let size = tty::size().filter(|_| settings.attached).unwrap_or(SIZE_DETACHED);
+    let has_endpoint = endpoint.is_some();
+    let (overlay, clients_overlay) = overlays(&settings, client.name());
+    let mut clients = ControlClients::new(&key_file.key, clients_overlay, !settings.attached);
+    let size = first_size(&settings, client.name(), &mut clients, &mut endpoint)?;
     let seed = random::bytes().map_err(WrapError::Terminal)?;
     let words = texts(&settings.command);
     let version = settings.command.first().and_then(|program| version_of(program));
@@ -341,7 +348,7 @@ fn run_joined(
     show_prospect(&settings, wrapped.as_ref(), client.name());
     let signals = Signals::listen();
     let raw = settings.attached.then(RawMode::enter).transpose().map_err(WrapError::Terminal)?;
-    let hook_command = settings.hook_command.as_deref().filter(|_| endpoint.is_some());
+    let hook_command = settings.hook_command.as_deref().filter(|_| has_endpoint);
     let version = version.as_ref();
     let address = address(&settings, client.name(), &key_file.key);
     let wrapper = arming::Wrapper { address: &address, hook_command, version, directory };
@@ -353,9 +360,8 @@ fn run_joined(
     }
     let inner_marks = InnerMarks::new().map_err(WrapError::Terminal)?;
     env.push((inner_mark::VARIABLE.into(), Some((&inner_marks.digits).into())));
-    let (overlay, clients_overlay) = overlays(&settings, client.name());
     let agent_record = agent_record(&settings, client.name(), &side.recipe.name);
-    let may_outlive = endpoint.is_some() && agents::named(&side.recipe.name).is_some();
+    let may_outlive = has_endpoint && agents::named(&side.recipe.name).is_some();
     let since_ms = clock::unix_ms();
     let pty = Pty::spawn(&command, &env, directory, size).map_err(WrapError::Command)?;
     let (server, accepts) = (settings.member_server, settings.accepts_text);
@@ -367,9 +373,7 @@ fn run_joined(
     show_first_bytes(&mut streams, outer_marks.as_ref(), size.rows);
     let follow = |format| Follower::start(format, pty.pid(), directory, since_ms);
     let follower = transcript.map(follow).transpose().map_err(WrapError::Terminal)?;
-    let key = key_file.key.clone();
-    let clients = ControlClients::start(endpoint, key, clients_overlay, size, !settings.attached);
-    let clients = clients.map_err(WrapError::Terminal)?;
+    clients.listen(endpoint).map_err(WrapError::Terminal)?;
     let program = command.into_iter().next().unwrap_or_default();
     let waker = Waker::new(program, env, settings.directory);
     let parts = Parts {
@@ -394,6 +398,32 @@ fn run_joined(
     let finished = driver.run();
     drop(folder);
     Ok(finished)
+}
+
+/// Sets and returns the size with which the command's terminal begins. If the command awaits a
+/// terminal, the endpoint is served from here on.
+fn first_size(
+    settings: &Settings,
+    name: &str,
+    clients: &mut ControlClients,
+    endpoint: &mut Option<ControlEndpoint>,
+) -> Result<Size, WrapError> {
+    let size = if settings.awaits_terminal {
+        let state = AgentState {
+            name: name.to_owned(),
+            command: texts(&settings.command),
+            wrapper_pid: std::process::id(),
+            directory: about::directory(settings),
+            since: clock::unix_ms(),
+            ..AgentState::default()
+        };
+        let size = clients.listen(endpoint.take()).and_then(|()| await_terminal(clients, &state));
+        size.map_err(WrapError::Terminal)?
+    } else {
+        tty::size().filter(|_| settings.attached).unwrap_or(SIZE_DETACHED)
+    };
+    clients.resized(size);
+    Ok(size)
 }
 
 fn terminal_settings(

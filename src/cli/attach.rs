@@ -7,7 +7,8 @@ use super::{
 };
 use crate::wrap::{
     self,
-    attach::{DetachKey, Left},
+    attach::{self, DetachKey, Left, Settings},
+    control::client::{ControlClient, ControlError},
 };
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
@@ -50,27 +51,43 @@ impl Attach {
                 "attach needs a terminal, and standard input or output is none",
             ));
         }
-        let name = &self.name;
-        let wrapper = wrapped::connect(options, name)?;
-        let keys = tty::Input::new().map_err(Failure::because)?;
-        let settings = wrap::attach::Settings {
-            name: name.clone(),
-            drive: !self.view,
-            detach_key: self.detach_key,
-            screen: Box::new(tty::Output::new().map_err(Failure::because)?),
-        };
-        match wrap::attach::attach(&wrapper, keys, settings)
-            .map_err(|error| explain(name, &error))?
-        {
-            Left::Detached => {
-                eprint_line(wrap::farewell(name));
-                Ok(DONE)
-            }
+        let Self { name, view, detach_key } = self;
+        let wrapper = wrapped::connect(options, &name)?;
+        let show = Show { name: &name, drive: !view, detach_key, has_notice: true };
+        match show.until_left(&wrapper).map_err(|error| explain(&name, &error))? {
+            Left::Detached => Ok(DONE),
             Left::Ended(ended) => {
                 eprint_line(format_args!("{name} {ended}{}", last_lines(&ended)));
                 Ok(ended.code)
             }
             Left::Stopped => Ok(FAILED),
         }
+    }
+}
+
+/// The way in which this terminal shows an agent.
+pub(super) struct Show<'a> {
+    pub(super) name: &'a str,
+    pub(super) drive: bool,
+    pub(super) detach_key: DetachKey,
+    pub(super) has_notice: bool,
+}
+
+impl Show<'_> {
+    /// Shows the agent of this wrapper until the person leaves it or it ends. A person who has
+    /// detached is told how to attach.
+    ///
+    /// # Errors
+    /// As [`attach::attach`].
+    pub(super) fn until_left(self, wrapper: &ControlClient) -> Result<Left, ControlError> {
+        let Self { name, drive, detach_key, has_notice } = self;
+        let keys = tty::Input::new().map_err(ControlError::System)?;
+        let screen = Box::new(tty::Output::new().map_err(ControlError::System)?);
+        let settings = Settings { name: name.to_owned(), drive, detach_key, has_notice, screen };
+        let left = attach::attach(wrapper, keys, settings)?;
+        if left == Left::Detached {
+            eprint_line(wrap::farewell(name));
+        }
+        Ok(left)
     }
 }

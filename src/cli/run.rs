@@ -2,9 +2,9 @@
 
 use super::{
     agent_options::agent_command,
-    attach::Attach,
+    attach::{Attach, Show},
     context::{context, join_failure},
-    failure::{DONE, Failure},
+    failure::{DONE, FAILED, Failure},
     folder_name::{FolderName, folder_of},
     hook::HOOK,
     identity::{joining_key, key_of},
@@ -14,10 +14,14 @@ use super::{
     print::{Out, eprint_line},
     program::{AS_AGENT_RELAY, own_program},
     restart::Starter,
-    spawn::log_for,
+    spawn::{Agent, log_for},
     wrapped::{self, RUN_DIRECTORY, last_lines},
 };
-use crate::wrap::{self, Background, Book, Outcome, WrapError, attach::DetachKey};
+use crate::wrap::{
+    self, Background, Book, Outcome, WrapError,
+    attach::{DetachKey, Left},
+    control::client::{ControlClient, ControlError},
+};
 use argh::{ArgsInfo, FromArgs};
 use client::{
     self, ClientError,
@@ -59,7 +63,7 @@ agent_command! {
         example = "agent-relay run --name Bob --record bob.bytes bash -i",
         note = "Without a name, the agent is named after its directory: run claude.",
         note = "To send, the command prints `->relay:NAME <<<`, a text, and `>>>`. Messages that it receives are typed into it.",
-        note = "Ctrl-\\ detaches from an agent CLI, which runs on (not on Windows): `agent-relay attach NAME` shows it again.",
+        note = "Ctrl-\\ detaches from an agent CLI, which runs on: `agent-relay attach NAME` shows it again.",
         note = "The exit code is the command's.",
         note = "`agent-relay-wrap extract FILE` prints the messages in a recording."
     )]
@@ -76,6 +80,10 @@ agent_command! {
         /// run without a terminal, with a log in the home directory, as `spawn` does
         #[argh(switch, hidden_help)]
         detached: bool,
+
+        /// start the command once a terminal has attached
+        #[argh(switch, hidden_help)]
+        awaits_terminal: bool,
 
         /// the directory to run the command in
         #[argh(option, arg_name = "dir", hidden_help)]
@@ -110,22 +118,46 @@ impl Run {
         let mut context = context(options)?;
         let directory = self.cwd.as_ref().map(PathBuf::from);
         let recipes = shared.recipes_for(&command, directory.as_deref(), &context.home)?;
-        let attached = !self.detached && wrap::is_attached();
-        let front = self.front(&context, &command, &recipes)?;
+        let way = self.way(&context, &command, &recipes)?;
         let made_up = match given {
             Some(_) => None,
             None => Some(made_up_name(&mut context, &command)?),
         };
         let name =
             given.or_else(|| made_up.as_ref().map(|made_up| &*made_up.name)).unwrap_or_default();
+        let front = match way {
+            Way::Here(front) => front,
+            Way::Background => {
+                let left = self.run_in_background(&mut context, name, command);
+                let runs_on = matches!(left, Ok(Left::Detached | Left::Stopped));
+                give_back(made_up.as_ref().filter(|_| !runs_on), &context);
+                return left.map(|left| conclude_shown(name, &left));
+            }
+        };
+        let outcome = self.run_wrapper(&mut context, name, front, recipes, command);
+        let has_messages = outcome.as_ref().is_ok_and(|it| it.ended.has_messages);
+        give_back(made_up.as_ref().filter(|_| !has_messages), &context);
+        Ok(outcome?.ended.code)
+    }
+
+    /// Runs the command in this process, and reports and returns how it ended.
+    fn run_wrapper(
+        &self,
+        context: &mut Context,
+        name: &str,
+        front: Option<Front>,
+        recipes: Book,
+        command: Vec<OsString>,
+    ) -> Result<Outcome, Failure> {
+        let shared = self.agent_options();
         let key = key_of(&context.home, name, shared.key_file)?;
         let (keys, screen, interrupter) = self.streams().map_err(Failure::because)?;
         let later_log = LaterLog::default();
         let begin_log = begin_log(&context.home, name, &later_log);
         let background = self.background(front.zip(interrupter), begin_log);
-        let endpoint = endpoint_or_start(&mut context)?;
-        let key = joining_key(key.as_ref(), &Keys::of(&context), &endpoint);
-        let starter = Starter::begin(&context, name)?;
+        let endpoint = endpoint_or_start(context)?;
+        let key = joining_key(key.as_ref(), &Keys::of(context), &endpoint);
+        let starter = Starter::begin(context, name)?;
         let brief = shared.briefs(&command, &recipes);
         let mcp_command = shared.mcp.then(|| mcp_command(&context.home)).transpose()?;
         let settings = wrap::Settings {
@@ -136,7 +168,7 @@ impl Run {
             key,
             topics: shared.topics.to_vec(),
             command,
-            directory,
+            directory: self.cwd.as_ref().map(PathBuf::from),
             server: context.server(&endpoint),
             when_absent: Some(starter.when_absent(&endpoint)),
             endpoint,
@@ -154,39 +186,38 @@ impl Run {
             hook_command: if shared.no_hooks { None } else { Some(own_command(HOOK)?) },
             mcp_command,
             brief,
-            attached,
+            attached: self.is_attached(),
             keys,
             screen,
             ends_with_input: !self.detached && tty::is_input_piped(),
             requires_control: self.detached,
+            awaits_terminal: self.awaits_terminal,
             background,
             show_notice: |line| eprint_line(escaped(line)),
         };
-        let outcome = wrap::run(settings).map_err(explain);
-        if let Some(made_up) = &made_up
-            && !outcome.as_ref().is_ok_and(|it| it.ended.has_messages)
-        {
-            // If that fails, the name stays the folder's, as that of any agent does.
-            drop(made_up.give_back(&context));
-        }
-        let outcome = outcome?;
-        self.conclude(name, &outcome, attached);
-        Ok(outcome.ended.code)
+        let outcome = wrap::run(settings).map_err(explain)?;
+        self.conclude(name, &outcome);
+        Ok(outcome)
+    }
+
+    /// Whether this process shows the command in a person's terminal.
+    fn is_attached(&self) -> bool {
+        !self.detached && wrap::is_attached()
     }
 
     /// Writes the end of the command to the log, or tells the person.
-    fn conclude(&self, name: &str, outcome: &Outcome, attached: bool) {
+    fn conclude(&self, name: &str, outcome: &Outcome) {
         if self.detached || outcome.outlived_terminal {
             tracing::info!("{name} {}{}", outcome.ended, last_lines(&outcome.ended));
         } else if !outcome.is_terminal_stuck {
-            report(name, &outcome.ended, attached);
+            report(name, &outcome.ended, self.is_attached());
         }
     }
 
     /// Returns the agent that is meant and runs in the background, if the person wants to attach to
     /// it: the named one, or one of this directory.
     fn agent_to_attach(&self, options: &HomeOptions) -> Result<Option<String>, Failure> {
-        if self.detached || !wrap::is_attached() {
+        if !self.is_attached() {
             return Ok(None);
         }
         let (home, directory) = (options.home()?, current_directory()?);
@@ -199,32 +230,63 @@ impl Run {
         Ok(input::agrees(&question)?.then_some(name))
     }
 
-    /// Makes this process the front of a child, which goes on, if the command may leave this
-    /// terminal. No other thread may run.
-    fn front(
-        &self,
-        context: &Context,
-        command: &[OsString],
-        recipes: &Book,
-    ) -> Result<Option<Front>, Failure> {
-        let obstacle = if !pty::OUTLIVES_TERMINAL {
-            "a program of this system ends with its window"
-        } else if context.config.on_hangup == OnHangup::End {
+    /// Returns the way in which the command is run. This process may become the front of a child,
+    /// which returns; no other thread may run.
+    fn way(&self, context: &Context, command: &[OsString], recipes: &Book) -> Result<Way, Failure> {
+        let obstacle = if context.config.on_hangup == OnHangup::End {
             "on_hangup is \"end\" in config.toml"
         } else if wrap::agent_cli(command, recipes).is_none() {
             "the command is no agent CLI"
-        } else if self.detached || !wrap::is_attached() {
+        } else if !self.is_attached() {
             "there is no terminal"
+        } else if !pty::OUTLIVES_TERMINAL {
+            return Ok(Way::Background);
         } else {
             return match Front::fork().map_err(Failure::because)? {
-                Forked::Child(front) => Ok(Some(front)),
+                Forked::Child(front) => Ok(Way::Here(Some(front))),
                 Forked::Front(code) => process::exit(code),
             };
         };
         match self.detach_key {
             Some(_) => Err(Failure::usage(format!("--detach-key does not apply: {obstacle}"))
                 .hint("leave it out")),
-            None => Ok(None),
+            None => Ok(Way::Here(None)),
+        }
+    }
+
+    /// Starts the command as `spawn` does, and shows it in this terminal as `attach` does.
+    fn run_in_background(
+        &self,
+        context: &mut Context,
+        name: &str,
+        command: Vec<OsString>,
+    ) -> Result<Left, Failure> {
+        // A command that cannot be run has an exit code of its own.
+        pty::check(&command, None).map_err(|error| explain(WrapError::Command(error)))?;
+        let mut options = self.agent_options().to_arguments()?;
+        if let Some(file) = &self.record {
+            let file = paths::absolute(file).map_err(Failure::because)?;
+            options.extend(["--record".into(), file.into_os_string()]);
+        }
+        options.push("--awaits-terminal".into());
+        let agent =
+            Agent { name, directory: current_directory()?, options, command, restored: None };
+        let started = agent.begin(context)?.finish(context)?;
+        let detach_key = self.detach_key.unwrap_or_default();
+        let show = Show { name, drive: true, detach_key, has_notice: false };
+        let left = ControlClient::connect(&context.home.join(RUN_DIRECTORY), name)
+            .and_then(|wrapper| show.until_left(&wrapper));
+        match left {
+            Ok(Left::Ended(ended)) => {
+                // The name is free once the wrapper has ended, too, however it does.
+                drop(started.end(name));
+                Ok(Left::Ended(ended))
+            }
+            Err(ControlError::Ended | ControlError::NotRunning) => {
+                let code = started.end(name)?.unwrap_or(FAILED);
+                Ok(Left::Ended(Ended::new(code, "")))
+            }
+            left => left.map_err(|error| wrapped::explain(name, &error)),
         }
     }
 
@@ -249,6 +311,14 @@ impl Run {
     }
 }
 
+/// The way in which a command is run.
+enum Way {
+    /// In this process. With a front, it goes on without its terminal.
+    Here(Option<Front>),
+    /// In the background, and this process shows it.
+    Background,
+}
+
 type Streams = (Box<dyn Read + Send>, Box<dyn Write + Send>, Option<Interrupter>);
 
 /// The log that begins when an agent leaves its terminal.
@@ -270,6 +340,18 @@ fn begin_log(home: &Path, name: &str, later: &LaterLog) -> BeginLog {
     })
 }
 
+/// Reports the end of showing an agent in the background. Returns the exit code.
+fn conclude_shown(name: &str, left: &Left) -> i32 {
+    match left {
+        Left::Detached => DONE,
+        Left::Stopped => FAILED,
+        Left::Ended(ended) => {
+            report(name, ended, true);
+            ended.code
+        }
+    }
+}
+
 /// Reports the end of the command to the person at its terminal. The command's last lines are added
 /// if they vanished with the alternate screen.
 fn report(name: &str, ended: &Ended, has_terminal: bool) {
@@ -280,6 +362,12 @@ fn report(name: &str, ended: &Ended, has_terminal: bool) {
     if has_terminal && ended.has_messages {
         eprint_line(format_args!("`agent-relay history --with {name}` shows what was said"));
     }
+}
+
+/// Gives back a name that was made up and that nothing has. If that fails, the name stays the
+/// folder's, as that of any agent does.
+fn give_back(made_up: Option<&FolderName>, context: &Context) {
+    drop(made_up.map(|made_up| made_up.give_back(context)));
 }
 
 /// Makes up a name for the agent of a command. Tells the person if the command's own arguments have

@@ -38,6 +38,10 @@ const START_MS: u64 = 30_000;
 /// ends at once.
 pub(super) const STARTED_MS: u64 = 2000;
 
+/// The longest wait for the end of a wrapper whose command has ended: longer than its last messages
+/// take.
+const END_MS: u64 = 10_000;
+
 /// The pause between two requests to the new wrapper, whose socket may not exist yet.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -170,6 +174,26 @@ impl Started {
             }
         }
         Ok(())
+    }
+
+    /// Waits for the end of a wrapper that ends. Returns its exit code, which is its command's;
+    /// `None` if that takes too long.
+    ///
+    /// # Errors
+    /// If the wrapper did not run its command.
+    pub(super) fn end(mut self, name: &str) -> Result<Option<i32>, Failure> {
+        let deadline = clock::monotonic_ms() + END_MS;
+        while clock::monotonic_ms() < deadline {
+            if let Some(code) = self.wrapper.exited().map_err(Failure::because)? {
+                let ended = Ended::read(&self.log, self.log_end, self.wrapper.pid());
+                return match ended.has_own_end() {
+                    true => Ok(Some(code)),
+                    false => Err(Failure::new(code, explain_end(name, code, &ended))),
+                };
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        Ok(None)
     }
 }
 

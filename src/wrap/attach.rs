@@ -68,6 +68,8 @@ pub(crate) struct Settings {
     pub(crate) drive: bool,
     /// The key that detaches.
     pub(crate) detach_key: DetachKey,
+    /// Whether the person is told for a moment what the terminal shows, and how to leave it.
+    pub(crate) has_notice: bool,
     /// The person's screen.
     pub(crate) screen: Box<dyn Write>,
 }
@@ -157,15 +159,33 @@ impl AttachedTerminal {
             self.flush();
         }
         if self.is_shown {
-            let cleanup = self.model.cleanup();
-            let end = self.outer_marks.as_ref().map(InnerMarks::end).unwrap_or_default();
-            let rows = self.size.rows;
-            let bottom = format!("{cleanup}{RESTORE_TITLE}\x1b[r\x1b[{rows};1H\r\n{end}");
             // If the terminal is gone, there is nothing to restore.
-            drop(self.write(bottom.as_bytes()));
+            drop(self.restore());
         }
         self.threads.end();
         left
+    }
+
+    /// Removes the notice, restores the terminal's modes and title, and moves the cursor below all
+    /// that the terminal shows.
+    fn restore(&mut self) -> Result<(), ControlError> {
+        if self.due.is_some() {
+            self.remove_notice()?;
+        }
+        let rows = usize::from(self.size.rows);
+        let has_text = |row: &usize| !self.model.row(row - 1).text.trim().is_empty();
+        let last = match self.model.alternate() {
+            // The screen that comes back is not known.
+            true => Some(rows),
+            false => (1..=rows).rev().find(has_text),
+        };
+        let below = match last {
+            Some(row) => format!("\x1b[{row};1H\r\n"),
+            None => "\x1b[H".to_owned(),
+        };
+        let cleanup = self.model.cleanup();
+        let end = self.outer_marks.as_ref().map(InnerMarks::end).unwrap_or_default();
+        self.write(format!("{cleanup}{RESTORE_TITLE}\x1b[r{below}{end}").as_bytes())
     }
 
     /// Waits for the next event and handles it. Returns the reason to leave, if there is one.
@@ -220,6 +240,9 @@ impl AttachedTerminal {
                 }
                 self.write(&bytes.0)?;
                 if is_first {
+                    self.due = None;
+                }
+                if is_first && self.settings.has_notice {
                     self.notice(Size { rows, cols: columns })?;
                 }
             }

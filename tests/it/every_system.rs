@@ -1,5 +1,7 @@
 //! Tests with real processes that run on every system, under Wine as well (see ci/windows).
 
+mod outlives;
+
 use crate::wrap::{fullscreen, send, wait_until_all_typed};
 use platform::process::SYSTEM;
 use serde_json::{Value, json};

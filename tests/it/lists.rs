@@ -303,6 +303,11 @@ fn agent_cli_is_named_after_its_directory() {
         agents.any(|agent| agent["name"] == name && agent["here"] == true)
     };
     let here = |name: &str| until(&format!("{name} is here"), || is_here(name));
+    let end = |name: &str, terminal: Terminal| {
+        run(&sandbox, &["stop", name], DONE);
+        terminal.finish();
+        until(&format!("{name} is away"), || !is_here(name));
+    };
     let (one, other) = (sandbox.directory().join("a/web"), sandbox.directory().join("b/web"));
     let first = start(&one, &["print -n x"]);
     first.wait_for("-n x");
@@ -311,14 +316,13 @@ fn agent_cli_is_named_after_its_directory() {
     here("web-2");
     let _third = start(&other, &[]);
     here("web-3");
-    drop(first);
-    until("web is away", || !is_here("web"));
+    end("web", first);
     let _fourth = start(&one, &[]);
     here("web");
     // Somebody else's name is not taken.
     sandbox.join("api").leave();
     let fifth = start(&sandbox.directory().join("api"), &["-n", "x"]);
-    fifth.wait_for("note: the name goes to");
+    fifth.wait_for_bytes("note: the name goes to");
     here("api-2");
     // A directory's name follows its agent, and stays the directory's.
     let runs = err(&run(&sandbox, &["rename", "api-2", "Eve"], FAILED));
@@ -335,8 +339,7 @@ fn agent_cli_is_named_after_its_directory() {
     here("Eve");
     let _seventh = start(&sandbox.directory().join("api"), &[]);
     here("api-2");
-    drop(sixth);
-    until("Eve is away", || !is_here("Eve"));
+    end("Eve", sixth);
     run(&sandbox, &["stop", "web-3"], DONE);
     let taken = err(&run(&sandbox, &["rename", "Eve", "web-3"], FAILED));
     assert!(taken.contains("web-3 is the name of the directory"), "{taken}");

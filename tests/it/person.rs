@@ -6,13 +6,7 @@ use crate::{
     commands::{USAGE, err, out, run},
     wrap::{fullscreen, wait_until_heard, without_blanks, wrap_line_reader},
 };
-use platform::{
-    endpoint::Endpoint,
-    lock::Lock,
-    process::SYSTEM,
-    pty::{self, Size},
-    transport::Stream,
-};
+use platform::{endpoint::Endpoint, lock::Lock, process::SYSTEM, pty::Size, transport::Stream};
 use protocol::{
     control::{Answer, Bytes, Dialog, Request},
     frame::Decoder,
@@ -633,11 +627,9 @@ fn agent_outlives_its_window() {
     until("nobody is there", || sandbox.run(["release", "Ann"]).status.code() == Some(FAILED));
 }
 
-/// On Windows, every agent ends with its window.
 #[test]
 fn agent_that_ended_with_its_window_is_restored() {
-    let config = if pty::OUTLIVES_TERMINAL { "on_hangup = 'end'" } else { "" };
-    let sandbox = Sandbox::with_config(config);
+    let sandbox = Sandbox::with_config("on_hangup = 'end'");
     let claude = Claude::install(&sandbox);
     let ann = claude.wrap(&sandbox);
     claude.hook("UserPromptSubmit", r#"{"session_id":"c0ffee","prompt":"Work."}"#);

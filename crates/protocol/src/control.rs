@@ -297,10 +297,10 @@ pub struct Ended {
     /// The last lines on the command's screen that were not blank.
     pub last_lines: Vec<String>,
     /// Whether the lines were on the alternate screen, which the terminal has left.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken_away: bool,
-    /// Whether the agent has sent or received a message.
-    #[serde(skip)]
+    /// Whether the agent has sent or received a message. An older wrapper does not state it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_messages: bool,
 }
 

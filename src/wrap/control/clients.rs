@@ -47,6 +47,9 @@ const ANSWERS_BYTES_MAX: usize = 64 * 1024;
 /// The least time between two snapshots for one client.
 const SNAPSHOT_MS: u64 = 50;
 
+/// The size before the agent has a terminal, which no terminal has.
+const NO_SIZE: Size = Size { rows: 0, cols: 0 };
+
 /// The smallest and the largest size of the agent's terminal.
 const SIZES: [Size; 2] = [Size { rows: 1, cols: 2 }, Size { rows: 250, cols: 600 }];
 
@@ -102,30 +105,32 @@ pub(in crate::wrap) struct ControlClients {
 }
 
 impl ControlClients {
-    /// Serves an endpoint, if there is one.
-    pub(in crate::wrap) fn start(
-        endpoint: Option<ControlEndpoint>,
-        key: Secret,
-        overlay: Overlay,
-        size: Size,
-        follows_size: bool,
-    ) -> io::Result<Self> {
-        let server = endpoint.map(ControlServer::start).transpose()?;
-        let events = server.as_ref().map_or_else(never, |server| server.events.clone());
-        Ok(Self {
-            server,
-            key,
-            events,
+    /// No clients, until an endpoint is served.
+    pub(in crate::wrap) fn new(key: &Secret, overlay: Overlay, follows_size: bool) -> Self {
+        Self {
+            server: None,
+            key: key.clone(),
+            events: never(),
             clients: BTreeMap::new(),
             left_keys: Vec::new(),
             askers: Askers { program: false, wrapper: overlay.reports_focus() },
             overlay,
             shown: Vec::new(),
             tail: Tail::default(),
-            size,
+            size: NO_SIZE,
             follows_size,
             is_over: false,
-        })
+        }
+    }
+
+    /// Serves an endpoint, if there is one.
+    pub(in crate::wrap) fn listen(&mut self, endpoint: Option<ControlEndpoint>) -> io::Result<()> {
+        if let Some(endpoint) = endpoint {
+            let server = ControlServer::start(endpoint)?;
+            self.events = server.events.clone();
+            self.server = Some(server);
+        }
+        Ok(())
     }
 
     /// Counts attached terminals. A look at the screen is none.

@@ -93,8 +93,7 @@ pub struct Config {
     /// happened; without these, the whole sentence is its last argument.
     pub notify: Notify,
     /// Whether an agent CLI goes on when its terminal is closed. `"detach"`: it goes on in the
-    /// background, and `attach` shows it. `"end"`: it ends, and `run` has no key that detaches. On
-    /// Windows it always ends.
+    /// background, and `attach` shows it. `"end"`: it ends, and `run` has no key that detaches.
     pub on_hangup: OnHangup,
     /// Whether two agents that edit the same file within ten minutes are told of each other, and
     /// `agents` and `top` show it.
