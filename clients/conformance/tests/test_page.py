@@ -9,9 +9,9 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from support import CLIENT_RULES, JOBS, ROOT, Case, failures, judge_client
+from support import CLIENT_RULES, JOBS, LIMIT_S, ROOT, Case, Options, failures, judge_client
 
-CAN = frozenset("send outcomes reconnect resume".split())
+OPTIONS = Options(frozenset("send outcomes reconnect resume".split()), LIMIT_S)
 
 
 class Page(Case):
@@ -22,7 +22,8 @@ class Page(Case):
             program = Path(folder, "client.py")
             program.write_text("\n".join(blocks), encoding="utf-8")
             command = [sys.executable, "-I", str(program), "Ann"]
-            verdicts = list(pool.map(lambda rule: judge_client(command, rule, CAN), CLIENT_RULES))
+            verdicts = list(
+                pool.map(lambda rule: judge_client(command, rule, OPTIONS), CLIENT_RULES))
         self.assertEqual(failures(verdicts), {})
         passed = [verdict for verdict in verdicts if verdict.result == "pass"]
         self.assertGreater(len(passed), 25)
