@@ -57,6 +57,13 @@ pub fn keep_little_memory() {
     imp::keep_little_memory();
 }
 
+/// Returns the pages of freed allocations to the system, also those between allocations that are
+/// in use. Takes milliseconds for hundreds of megabytes. Does nothing where the allocator has no
+/// such call.
+pub fn return_free_memory() {
+    imp::return_free_memory();
+}
+
 /// Has the system end this process before others at a logoff or shutdown, so that this process does
 /// not mistake the end of another for a failure. Does nothing where the system has no such order.
 ///

@@ -22,6 +22,9 @@ const ROUNDS_WORK: u64 = 1_000_000;
 /// The least change in buffered bytes that is reported to the router.
 const BUFFERED_STEP_BYTES: usize = 1024 * 1024;
 
+/// The decrease in counted memory after which the allocator returns free pages to the system.
+const RETURN_STEP_BYTES: usize = 32 * 1024 * 1024;
+
 /// The most warnings of the store that `status` shows; older ones are dropped.
 const REMARKS_MAX: usize = 8;
 
@@ -30,6 +33,7 @@ pub(super) struct Routing {
     router: Router,
     buffered: BufferedBytes,
     buffered_reported: usize,
+    peak: Peak,
     clients: ClientTable,
     store: StoreHandle,
     reloader: PolicyReloader,
@@ -69,6 +73,7 @@ impl Routing {
             router: Router::new(start.limits, start.seed),
             buffered,
             buffered_reported: 0,
+            peak: Peak(0),
             clients: ClientTable::default(),
             store,
             reloader,
@@ -315,6 +320,19 @@ impl Routing {
     }
 }
 
+/// The most memory that was counted since the allocator last returned free pages.
+struct Peak(usize);
+
+impl Peak {
+    /// Whether the memory has decreased so much that free pages should be returned. Long frames
+    /// have pages of their own, so they could not use the pages of shorter ones.
+    fn has_passed(&mut self, bytes: usize) -> bool {
+        let has_passed = self.0.saturating_sub(bytes) >= RETURN_STEP_BYTES;
+        self.0 = if has_passed { bytes } else { self.0.max(bytes) };
+        has_passed
+    }
+}
+
 /// Adds a warning in place of a former one, and drops the oldest if there are too many.
 fn add_remark(remarks: &mut Vec<String>, former: Option<String>, why: String) {
     remarks.retain(|remark| Some(remark) != former.as_ref());
@@ -334,6 +352,9 @@ impl Handler for Routing {
             self.handle(now, Input::Tick);
         }
         self.flush(now);
+        if self.peak.has_passed(self.router.memory_bytes()) {
+            platform::process::return_free_memory();
+        }
     }
 
     fn deadline(&self) -> Option<Moment> {
@@ -381,6 +402,16 @@ impl DaemonClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn free_pages_are_returned_after_each_large_decrease() {
+        let mut peak = Peak(0);
+        let step = RETURN_STEP_BYTES;
+        let passed: Vec<_> = [3 * step, 2 * step + 1, 2 * step, 2 * step, step, 0, 0]
+            .map(|bytes| peak.has_passed(bytes))
+            .into();
+        assert_eq!(passed, [false, false, true, false, true, true, false]);
+    }
 
     #[test]
     fn warnings_of_damage_replace_each_other_only() {

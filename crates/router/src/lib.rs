@@ -271,6 +271,12 @@ impl Router {
         self.ctx.backlog.add(of_others);
     }
 
+    /// The bytes of memory that are counted against `memory_bytes_max`.
+    #[must_use]
+    pub const fn memory_bytes(&self) -> usize {
+        self.ctx.memory.held()
+    }
+
     /// Returns the work of the frames since the last call, in units of about a nanosecond, with
     /// what the same agents still owed. The work is counted, not measured, so that it is the same
     /// in every run.

@@ -97,6 +97,15 @@ pub(crate) fn keep_little_memory() {
 #[cfg(not(target_env = "gnu"))]
 pub(crate) const fn keep_little_memory() {}
 
+#[cfg(target_env = "gnu")]
+pub(crate) fn return_free_memory() {
+    // SAFETY: no pointers. The result says only whether anything was returned.
+    let _ = unsafe { libc::malloc_trim(0) };
+}
+
+#[cfg(not(target_env = "gnu"))]
+pub(crate) const fn return_free_memory() {}
+
 pub(crate) fn allow_open_files(wanted: u64) -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the call fills in the structure that it is given.
@@ -269,6 +278,26 @@ mod tests {
         assert!(is_written());
         drop((read, written));
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[test]
+    fn pages_between_allocations_in_use_are_returned() {
+        const CHUNK: usize = 8 << 10;
+        let resident = || {
+            let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+            pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+        };
+        let mut chunks: Vec<_> = (0..16 << 10).map(|byte| vec![byte as u8; CHUNK]).collect();
+        let mut number = 0;
+        chunks.retain(|_| {
+            number += 1;
+            number % 16 == 0
+        });
+        let before = resident();
+        super::return_free_memory();
+        assert!(resident() + (64 << 20) < before, "{before} bytes before, {}", resident());
+        assert!(chunks.iter().all(|chunk| chunk.len() == CHUNK));
     }
 
     #[test]

@@ -136,6 +136,9 @@ pub(crate) fn exit_code_of(process: &OwnedHandle, ms: u32) -> io::Result<Option<
 /// Changes nothing: the process's heap has no arenas.
 pub(crate) const fn keep_little_memory() {}
 
+/// Changes nothing: the heap returns what is free by itself.
+pub(crate) const fn return_free_memory() {}
+
 /// Changes nothing: on Windows, only memory limits the number of pipes.
 pub(crate) fn allow_open_files(_wanted: u64) -> io::Result<u64> {
     Ok(u64::MAX)
