@@ -1,5 +1,6 @@
-//! Messages between hosts while daemons, bridges and NATS servers are killed, and servers paused,
-//! at random: none is lost or doubled, and the order of each pair is kept.
+//! Messages between hosts while daemons, bridges and NATS servers are killed, servers paused, and
+//! streams filled and deleted, at random: none is lost or doubled, and the order of each pair is
+//! kept.
 //!
 //! `AGENT_RELAY_NATS_MESSAGES` is the number of messages, `AGENT_RELAY_NATS_AGENTS` the number of
 //! agents on all three hosts, `AGENT_RELAY_NATS_SECONDS` the time over which they send, and
@@ -61,6 +62,10 @@ fn stream_info(host: &str) -> String {
     format!("$JS.API.STREAM.INFO.RELAY_{}", host.replace('.', "~"))
 }
 
+fn delete_stream(host: &str) -> String {
+    format!("$JS.API.STREAM.DELETE.RELAY_{}", host.replace('.', "~"))
+}
+
 /// Information about a host's consumer.
 fn consumer_info(host: &str) -> String {
     let token = host.replace('.', "~");
@@ -78,10 +83,12 @@ enum Kind {
     KillLeader,
     /// Stops a server, and continues it.
     PauseServer,
+    /// Deletes a host's stream with all that is in it.
+    DeleteStream,
 }
 
 /// The faults of each round, in a random order.
-const ROUND: [Kind; 8] = [
+const ROUND: [Kind; 9] = [
     Kind::KillDaemon,
     Kind::KillDaemon,
     Kind::KillBridge,
@@ -90,6 +97,7 @@ const ROUND: [Kind; 8] = [
     Kind::KillServer,
     Kind::KillLeader,
     Kind::PauseServer,
+    Kind::DeleteStream,
 ];
 
 #[derive(Debug)]
@@ -107,7 +115,10 @@ struct Fault {
 
 impl Fault {
     fn is_of_server(&self) -> bool {
-        !matches!(self.kind, Kind::KillDaemon | Kind::KillBridge | Kind::BridgeOutage)
+        matches!(
+            self.kind,
+            Kind::KillServer | Kind::KillLeader | Kind::PauseServer | Kind::DeleteStream
+        )
     }
 
     fn away(&self, longest_ms: u64) -> Duration {
@@ -156,12 +167,14 @@ struct Counts {
     servers: usize,
     leaders: usize,
     pauses: usize,
+    /// The streams that were deleted.
+    streams: usize,
 }
 
 impl Counts {
-    /// Whether each kind of process was killed.
+    /// Whether each kind of process was killed, and a stream deleted.
     fn have_each(&self) -> bool {
-        self.daemons > 0 && self.bridges > 0 && self.servers > 0
+        self.daemons > 0 && self.bridges > 0 && self.servers > 0 && self.streams > 0
     }
 }
 
@@ -223,6 +236,11 @@ impl Faults<'_> {
                 thread::sleep(fault.away(STOPPED_MS));
                 self.nats.signal(server, "CONT");
             }
+            Kind::DeleteStream => {
+                let deleted = api(&self.nats.urls(), &delete_stream(HOSTS[fault.host]));
+                let is_deleted = deleted.is_some_and(|answer| answer["success"] == true);
+                self.counts.streams += usize::from(is_deleted);
+            }
         }
     }
 
@@ -259,7 +277,10 @@ fn run(mut nats: Nats, replicas: usize) {
     let names: Vec<_> = (0..agents).map(|index| format!("agent-{index}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let mut hosts = HOSTS.map(|host| Host::new(host, &names));
-    connect(&mut hosts, &nats.urls(), &["--replicas", &replicas.to_string()]);
+    // Such a stream takes 16 messages of each host, so it is full whenever its bridge is away.
+    let more = ["--max-mib", "1", "--replicas", &replicas.to_string()];
+    until("streams", || nats.try_set_up(&HOSTS, &more).ok());
+    connect(&mut hosts, &nats.urls(), &[]);
     let pairs = pairs(&hosts);
     let each = messages.div_ceil(pairs.len());
     let total = each * pairs.len();
@@ -303,6 +324,11 @@ fn run(mut nats: Nats, replicas: usize) {
         panic!("{why}");
     }
     assert!(counts.have_each(), "{counts:?}");
+    let says_full = |host: &Host| {
+        let lines = host.last_bridge_lines(usize::MAX);
+        lines.iter().any(|line| line.contains("is full"))
+    };
+    assert!(hosts.iter().any(says_full), "no host found a stream full");
 }
 
 /// Ends the traffic when dropped, also after a failed check.

@@ -171,7 +171,7 @@ fn stream(nats: &Nats) -> Option<(i64, i64)> {
 fn stream_that_is_removed_comes_back_with_its_size_and_replicas() {
     let nats = Nats::three();
     let more = ["--max-mib", "64", "--replicas", "3"];
-    until("streams", || crate::try_set_up(&nats, &["desk", "pi"], &more).ok());
+    until("streams", || nats.try_set_up(&["desk", "pi"], &more).ok());
     let mut hosts = [Host::new("desk", &["Ann"]), Host::new("pi", &["Bob"])];
     connect(&mut hosts, &nats.urls(), &[]);
     let [desk, pi] = &hosts;
@@ -191,7 +191,7 @@ fn setup_changes_what_it_names_of_a_stream() {
         (&["--replicas", "1"], (64, 1)),
         (&[], (64, 1)),
     ] {
-        until("a stream", || crate::try_set_up(&nats, &["pi"], more).ok());
+        until("a stream", || nats.try_set_up(&["pi"], more).ok());
         assert_eq!(stream(&nats), Some(set_up), "{more:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Real NATS servers on loopback ports: one, or a cluster of three.
 
-use super::{LOOK, folder::Folder, process::Process, until};
+use super::{LOOK, folder::Folder, host::bridge, process::Process, until};
 use serde_json::Value;
 use std::{
     ffi::OsStr,
@@ -175,6 +175,16 @@ impl Nats {
     pub(crate) fn urls(&self) -> String {
         let urls = self.nodes.iter().map(|node| format!("nats://127.0.0.1:{}", node.client));
         urls.collect::<Vec<_>>().join(",")
+    }
+
+    /// Runs `setup` for these hosts, with further arguments. The error has its lines: servers that
+    /// have just met place no replicas yet.
+    pub(crate) fn try_set_up(&self, hosts: &[&str], more: &[&str]) -> Result<(), Vec<String>> {
+        let urls = self.urls();
+        let hosts = hosts.iter().flat_map(|host| ["--host", host]);
+        let arguments = ["setup", "--server", &urls].into_iter().chain(hosts);
+        let mut setup = Process::start(bridge(), arguments.chain(more.iter().copied()), &[]);
+        if setup.wait().success() { Ok(()) } else { Err(setup.lines()) }
     }
 
     pub(crate) fn count(&self) -> usize {
