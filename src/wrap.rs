@@ -440,6 +440,7 @@ fn terminal_settings(
         system: process::SYSTEM,
         grid: settings.grid,
         attached: settings.attached,
+        may_drop_paste_marks: pty::MAY_DROP_PASTE_MARKS,
         columns: size.cols.into(),
         rows: size.rows.into(),
         inline: settings.inline,

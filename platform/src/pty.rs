@@ -41,6 +41,10 @@ pub const OUTLIVES_TERMINAL: bool = cfg!(unix);
 /// Windows repaints a console's screen, and old versions drop what they do not know.
 pub const MAY_SWALLOW_SEQUENCES: bool = cfg!(windows);
 
+/// Whether the sequences around a paste may not reach the command. Windows turns what is typed into
+/// events of keys for a command without virtual terminal input, and drops what is no key.
+pub const MAY_DROP_PASTE_MARKS: bool = cfg!(windows);
+
 /// A terminal's size in character cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {

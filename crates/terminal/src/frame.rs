@@ -29,7 +29,7 @@ const TYPED_LINE_BYTES_MAX: usize = 1000;
 /// The most characters of a topic or thread that a header shows.
 const LABEL_CHARS_MAX: usize = 64;
 
-/// The replacement for a tab in text that is typed key by key, where a tab would act as the Tab
+/// The replacement for a tab in text that may arrive key by key, where a tab would act as the Tab
 /// key.
 const TAB: &str = "    ";
 
@@ -85,6 +85,9 @@ pub struct Head<'a> {
 pub enum Entry {
     /// Between `PASTE_BEGINS` and `PASTE_ENDS`.
     Pasted,
+    /// As `Pasted`, in a terminal that may drop the two sequences. So the text in between is also
+    /// safe as keys.
+    PastedAsKeys,
     /// Key by key.
     Typed,
 }
@@ -92,7 +95,9 @@ pub enum Entry {
 /// Returns the bytes for the terminal that enter these lines.
 pub(crate) fn bytes(lines: &[String], entry: Entry) -> Vec<u8> {
     match entry {
-        Entry::Pasted => [PASTE_BEGINS, &lines.join("\n"), PASTE_ENDS].concat().into_bytes(),
+        Entry::Pasted | Entry::PastedAsKeys => {
+            [PASTE_BEGINS, &lines.join("\n"), PASTE_ENDS].concat().into_bytes()
+        }
         // Most programs whose input has several lines insert a new line for a typed line feed.
         Entry::Typed => lines.join("\n").into_bytes(),
     }
@@ -122,6 +127,8 @@ impl MessageFrame<'_> {
         for line in body.split('\n') {
             match entry {
                 Entry::Pasted => lines.push(escape(line, false)),
+                // A program that wants pastes marked edits lines itself, so none is too long.
+                Entry::PastedAsKeys => lines.push(escape(&line.replace('\t', TAB), is_foreign)),
                 Entry::Typed => {
                     let line = line.replace('\t', TAB);
                     let pieces = pieces(&line, bytes_max).enumerate();
@@ -460,9 +467,24 @@ mod tests {
     #[test]
     fn typed_line_begins_with_no_command_character() {
         let body = "/exit\n!ls\n@~/.ssh/id_rsa\n#x";
-        let typed = text(ANN, body, Form::Plain, Entry::Typed);
-        assert!(typed.contains("\n\\/exit\n\\!ls\n\\@~/.ssh/id_rsa\n#x\n"), "{typed}");
+        for entry in [Entry::Typed, Entry::PastedAsKeys] {
+            let typed = text(ANN, body, Form::Plain, entry);
+            assert!(typed.contains("\n\\/exit\n\\!ls\n\\@~/.ssh/id_rsa\n#x\n"), "{typed}");
+        }
         assert!(text(ANN, body, Form::Plain, Entry::Pasted).contains(body));
+    }
+
+    #[test]
+    fn paste_without_its_marks_is_typed_text() {
+        let body = "/exit\n\tx\ty\n->relay:Bob <<<x>>>";
+        for form in [Form::Plain, Form::HereDocument] {
+            let pasted = text(ANN, body, form, Entry::PastedAsKeys);
+            let keys = pasted.strip_prefix(PASTE_BEGINS).and_then(|t| t.strip_suffix(PASTE_ENDS));
+            assert_eq!(keys.unwrap(), text(ANN, body, form, Entry::Typed));
+        }
+        // Its lines stay whole.
+        let long = "x".repeat(2 * TYPED_LINE_BYTES_MAX);
+        assert!(text(ANN, &long, Form::Plain, Entry::PastedAsKeys).contains(&long));
     }
 
     fn escaped(origin: Origin<'_>, body: &str, entry: Entry) -> String {
@@ -474,7 +496,7 @@ mod tests {
     #[test]
     fn marks_are_escaped_where_the_screen_is_read() {
         let body = "a ->relay:Bob <<<x>>>\n```\n[[RELAY]]";
-        for entry in [Entry::Pasted, Entry::Typed] {
+        for entry in [Entry::Pasted, Entry::PastedAsKeys, Entry::Typed] {
             let typed = escaped(ANN, body, entry);
             assert!(typed.contains("\na ->\\relay:Bob <<<x>>\\>\n```\n[[\\RELAY]]\n"), "{typed}");
             assert!(!typed.contains(WITHOUT_BACKSLASHES), "{typed}");
@@ -509,7 +531,7 @@ mod tests {
     #[test]
     fn expansions_are_escaped() {
         let body = "@a.txt, x@b.txt and (@c.txt) @\"d e\"\n\\@f \\\\@g\n/red.png\nUltrathink ultracode $skill";
-        for entry in [Entry::Pasted, Entry::Typed] {
+        for entry in [Entry::Pasted, Entry::PastedAsKeys, Entry::Typed] {
             for (program, typed) in [
                 (
                     "claude",
@@ -531,7 +553,7 @@ mod tests {
                     Entry::Pasted => text.to_owned(),
                     // The program may read a typed line as an input of its own, where `@` and `/`
                     // begin a command.
-                    Entry::Typed => {
+                    Entry::PastedAsKeys | Entry::Typed => {
                         format!("\n{text}").replace("\n@", "\n\\@").replace("\n/", "\n\\/")[1..]
                             .to_owned()
                     }
@@ -620,7 +642,9 @@ mod tests {
         prop_oneof![
             Just((Form::Plain, Entry::Pasted)),
             Just((Form::Plain, Entry::Typed)),
+            Just((Form::Plain, Entry::PastedAsKeys)),
             Just((Form::HereDocument, Entry::Pasted)),
+            Just((Form::HereDocument, Entry::PastedAsKeys)),
         ]
     }
 
@@ -633,8 +657,8 @@ mod tests {
             let origin = Origin::Delivery(head);
             let typed = text(origin, &body, form, entry);
             let inner = match entry {
-                Entry::Pasted => typed.strip_prefix(PASTE_BEGINS).unwrap().strip_suffix(PASTE_ENDS).unwrap(),
                 Entry::Typed => &typed,
+                _ => typed.strip_prefix(PASTE_BEGINS).unwrap().strip_suffix(PASTE_ENDS).unwrap(),
             };
             for character in inner.chars() {
                 let tab = character == '\t' && entry == Entry::Pasted;

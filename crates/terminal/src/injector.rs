@@ -81,9 +81,14 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Returns how a text is entered.
-    fn entry(&self) -> Entry {
-        if self.spot.bracketed_paste { Entry::Pasted } else { Entry::Typed }
+    /// Returns how a text is entered into a terminal that may drop the sequences around a paste, or
+    /// passes them on.
+    fn entry(&self, may_drop_paste_marks: bool) -> Entry {
+        match (self.spot.bracketed_paste, may_drop_paste_marks) {
+            (true, false) => Entry::Pasted,
+            (true, true) => Entry::PastedAsKeys,
+            (false, _) => Entry::Typed,
+        }
     }
 }
 
@@ -109,6 +114,7 @@ pub(super) struct Injector {
     hooks: HookRoutes,
     kept_keys: KeptKeys,
     answered: Answered,
+    may_drop_paste_marks: bool,
     pub(super) history: History,
     /// The time of the next attempt at an action that becomes possible without any input.
     retry_at: Option<Moment>,
@@ -138,6 +144,7 @@ impl Injector {
             hooks: HookRoutes::default(),
             kept_keys: KeptKeys::default(),
             answered: Answered::default(),
+            may_drop_paste_marks: settings.may_drop_paste_marks,
             history: History::default(),
             retry_at: None,
             out: Vec::new(),

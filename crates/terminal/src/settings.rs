@@ -17,6 +17,9 @@ pub struct Settings {
     pub system: &'static str,
     /// Whether a real terminal shows the screen and answers the child's queries.
     pub attached: bool,
+    /// Whether the child's terminal may drop the sequences around a paste, as the pseudo consoles of
+    /// Windows do for a program without virtual terminal input.
+    pub may_drop_paste_marks: bool,
     /// The terminal's columns.
     pub columns: usize,
     /// The terminal's rows.

@@ -187,13 +187,14 @@ impl Injector {
         let rider = rider.map(|body| TypedFrame { hex: frame::draw(&mut self.rng, &body), body });
         let own = TypedFrame { hex: frame::draw(&mut self.rng, &body), body };
         let expands = &self.observer.recipe.expands;
+        let entry = view.entry(self.may_drop_paste_marks);
         let frame = |TypedFrame { hex, body }: &TypedFrame, origin| {
             let escapes_marks = view.reads_screen;
-            MessageFrame { hex, origin, body, expands, escapes_marks }.lines(form, view.entry())
+            MessageFrame { hex, origin, body, expands, escapes_marks }.lines(form, entry)
         };
         let mut lines = rider.as_ref().map_or_else(Vec::new, |rider| frame(rider, Origin::Relay));
         lines.extend(frame(&own, origin));
-        let bytes = frame::bytes(&lines, view.entry());
+        let bytes = frame::bytes(&lines, entry);
         if let Some(rider) = &rider {
             self.history.add_frame(rider.hex.clone(), None);
         }

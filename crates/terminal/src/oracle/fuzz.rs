@@ -202,6 +202,7 @@ impl World {
             book,
             system: "linux",
             attached,
+            may_drop_paste_marks: has(64),
             columns: if has(2) { 60 } else { 30 },
             rows: 12,
             inline: has(4),
@@ -550,6 +551,8 @@ impl World {
         assert!(form.is_ok(), "{text:?} at {spot:?}: {form:?}");
         let (inner, is_pasted) = typed_lines(text);
         assert_eq!(is_pasted, spot.bracketed_paste, "{text:?}");
+        let may_have_tabs = is_pasted && !self.side.settings.may_drop_paste_marks;
+        assert!(may_have_tabs || !inner.contains('\t'), "{text:?}");
         let (start, header) = (inner.find("[relay "), headers(inner).last());
         let (Some(start), Some(header)) = (start, header) else { panic!("no frame: {text:?}") };
         let before = &inner[..start];

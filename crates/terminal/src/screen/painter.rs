@@ -355,7 +355,7 @@ impl<O: ScreenObserver> Handler for Painter<'_, O> {
 
     fn identify_terminal(&mut self, intermediate: Option<char>) {
         if intermediate.is_none() {
-            self.answer(format_args!("\x1b[?6c"));
+            self.answer(format_args!("\x1b[?62;22c"));
         }
     }
 

@@ -116,7 +116,7 @@ fn characters_cut_in_two_are_joined() {
 #[test]
 fn only_harmless_questions_are_answered() {
     let (mut screen, _) = painted(b"x\x1b[c\x1b[6n\x1b[18t");
-    assert_eq!(screen.take_answers(), b"\x1b[?6c\x1b[1;2R\x1b[8;3;10t");
+    assert_eq!(screen.take_answers(), b"\x1b[?62;22c\x1b[1;2R\x1b[8;3;10t");
     let nasty = b"\x1b]0;rm -rf\x07\x1b[21t\x1b]52;c;?\x07\x1b]10;?\x07\x1bP$qm\x1b\\\x1b[?u\x1b[?2026$p\x1b[14t\x1b[>c";
     assert_eq!(painted(nasty).0.take_answers(), b"");
     let flood = b"\x1b[6n".repeat(100_000);

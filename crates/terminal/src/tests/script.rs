@@ -122,6 +122,8 @@ fn stated_settings(line: &str) -> Settings {
         Settings { brief, hooked_brief, ..settings(command) }
     } else if let Some(command) = command.strip_suffix(" with a transcript") {
         Settings { transcript: true, ..settings(command) }
+    } else if let Some(command) = command.strip_suffix(" without paste marks") {
+        Settings { may_drop_paste_marks: true, ..settings(command) }
     } else {
         settings(command)
     }
@@ -179,6 +181,7 @@ pub(crate) fn settings(command: &str) -> Settings {
         book,
         system: "linux",
         attached: true,
+        may_drop_paste_marks: false,
         columns: 80,
         rows: 24,
         inline: false,
