@@ -411,7 +411,7 @@ impl Keeper<'_> {
             }
         };
         if is_another_users {
-            if let Err(error) = self.lock.move_to_per_user_endpoint() {
+            if let Err(error) = self.lock.move_to_own_endpoint() {
                 let taken = &self.lock.endpoint;
                 tracing::error!("{taken} was taken by another user: {error}");
                 return false;

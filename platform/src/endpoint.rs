@@ -15,6 +15,8 @@ use std::{
 
 use crate::{peer::User, refusal};
 
+#[cfg(windows)]
+pub(crate) use imp::private_of;
 #[cfg(unix)]
 pub(crate) use imp::short_directory;
 
@@ -90,6 +92,16 @@ impl Endpoint {
     /// A user's own endpoint, as [`Endpoint::per_user`] returns it to that user.
     pub fn of(user: &User) -> Self {
         Self(imp::of_user(user))
+    }
+
+    /// An endpoint that no other user can take before a listener of this user has it: on Unix, a
+    /// socket in `directory`, on Windows, a pipe with random digits in its name. Returns `last` if
+    /// it is such a pipe of this user.
+    ///
+    /// # Errors
+    /// As [`Endpoint::fitting`], and if the system gives no random bytes.
+    pub fn private(directory: &Path, last: Option<&str>) -> io::Result<Self> {
+        Self::parse(&imp::private(directory, last)?)
     }
 
     /// The address as text, which [`Endpoint::parse`] reads back.

@@ -5,9 +5,9 @@
 use super::{error::DaemonError, settings::Settings, stopped};
 use client::home::{ENDPOINT_FILE, LOCK_FILE, default_endpoints};
 use parking_lot::Mutex;
-use platform::{endpoint::Endpoint, lock::Lock, paths, peer::User};
+use platform::{endpoint::Endpoint, lock::Lock, paths, peer::User, transport::Listener};
 use std::{
-    io, mem,
+    fs, io, mem,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -91,7 +91,8 @@ impl InstanceLock {
         let locks = if is_own { locks_directory()? } else { home.join(LOCKS) };
         paths::make_private_dir(home)?;
         let home_lock = Arc::new(HomeLock::take(home)?);
-        let endpoint = settings.endpoint.clone().map_or_else(|| default_endpoint(home), Ok)?;
+        let endpoint = settings.endpoint.clone();
+        let endpoint = endpoint.map_or_else(|| first_own(default_endpoints(home), home), Ok)?;
         let endpoint_lock = lock_endpoint(&locks, &endpoint)?;
         let home = home.to_owned();
         Ok(Self { endpoint, left: None, home, locks, home_lock, endpoint_lock })
@@ -128,9 +129,9 @@ impl InstanceLock {
     }
 
     /// Moves the daemon from an endpoint that another user took to the endpoint with this user's
-    /// name.
-    pub(super) fn move_to_per_user_endpoint(&mut self) -> Result<(), DaemonError> {
-        let own = Endpoint::per_user()?;
+    /// name, or if that is taken as well, to a private one.
+    pub(super) fn move_to_own_endpoint(&mut self) -> Result<(), DaemonError> {
+        let own = first_own([Endpoint::per_user()?], &self.home)?;
         if own == self.endpoint {
             let taken =
                 format!("{own} is another user's as well; remove it, or start with --endpoint");
@@ -142,12 +143,17 @@ impl InstanceLock {
     }
 }
 
-/// The first default endpoint of a home.
-fn default_endpoint(home: &Path) -> io::Result<Endpoint> {
-    default_endpoints(home).into_iter().next().ok_or_else(|| {
-        let home = home.display();
-        io::Error::other(format!("{home} gives no endpoint, choose one with --endpoint"))
-    })
+/// The first default endpoint of a home that no other user has, or else a private one.
+fn first_own(defaults: impl IntoIterator<Item = Endpoint>, home: &Path) -> io::Result<Endpoint> {
+    // If that cannot be found out, listening reports why.
+    let is_own = |endpoint: &Endpoint| !Listener::is_foreign(endpoint).unwrap_or(false);
+    if let Some(own) = defaults.into_iter().find(is_own) {
+        return Ok(own);
+    }
+    // If there is no such file, no daemon has had a private endpoint.
+    let last = fs::read_to_string(home.join(ENDPOINT_FILE)).ok();
+    let kept = Endpoint::private(home, last.as_deref().map(str::trim))?;
+    if is_own(&kept) { Ok(kept) } else { Endpoint::private(home, None) }
 }
 
 /// The directory of the endpoints' locks. This directory is in the default home, even for daemons

@@ -37,7 +37,7 @@ struct User<'a> {
 impl<'a> User<'a> {
     /// A user with an id that differs among tests and among test processes.
     fn new(number: u32, sandbox: &'a Sandbox, directory: &'a Path) -> Self {
-        let id = 10_000 + std::process::id() % 10_000 * 4 + number;
+        let id = 10_000 + std::process::id() % 10_000 * 5 + number;
         Self { id, sandbox, directory, daemon: None }
     }
 
@@ -187,4 +187,21 @@ fn daemon_uses_the_endpoint_of_its_user_if_the_default_is_taken() {
     // Commands find the user's own endpoint even if the home does not name an endpoint.
     fs::remove_file(user.home().join("agent-relay").join("endpoint")).unwrap();
     assert_eq!(user.status()["endpoint"], user.own_endpoint());
+}
+
+#[test]
+fn daemon_uses_a_private_endpoint_if_others_have_all_usual_ones() {
+    let sandbox = Sandbox::empty();
+    let directory = open_to_others(&sandbox);
+    let _lock = DefaultEndpointLock::take();
+    let mut user = User::new(4, &sandbox, &directory);
+    if !user.is_possible() {
+        return not_tried("only root, with setpriv, can become another user");
+    }
+    let _shared = (!fs::exists(Endpoint::shared().as_text()).unwrap())
+        .then(|| Listener::bind(&Endpoint::shared()).unwrap());
+    let _taken = Listener::bind(&Endpoint::parse(user.own_endpoint().as_ref()).unwrap()).unwrap();
+    user.start(&["up", "--foreground"]);
+    let private = user.home().join("agent-relay").join("relay.sock");
+    assert_eq!(user.status()["endpoint"], private.to_str().unwrap());
 }

@@ -42,7 +42,10 @@ fn service_is_installed_used_stopped_and_removed() {
         installed["since"].is_u64(),
         "the installation ends when clients can connect: {installed}"
     );
-    let endpoint = format!(r"\\.\pipe\agent-relay-{}", User::me().unwrap());
+    let status = stage.json(["status", "--json"]);
+    let endpoint = status["endpoint"].as_str().unwrap().to_owned();
+    let name = format!(r"\\.\pipe\agent-relay-{}-", User::me().unwrap());
+    assert!(endpoint.starts_with(&name) && endpoint.len() == name.len() + 32, "{endpoint}");
     let home = stage::path(&installed["home"]);
     assert!(home.ends_with(format!(r"agent-relay\{}", User::me().unwrap())), "{}", home.display());
 
@@ -58,9 +61,7 @@ fn service_is_installed_used_stopped_and_removed() {
     assert!(stage.registry(SOURCE).unwrap().contains("EventCreate.exe"));
 
     // Commands find the service, as its operator, and start no daemon of their own.
-    let status = stage.json(["status", "--json"]);
     assert_eq!(status["status"]["daemon"]["pid"], installed["pid"]);
-    assert_eq!(status["endpoint"], *endpoint);
     let up = stage.json(["up", "--json"]);
     assert_eq!(up["endpoint"], *endpoint);
     assert_eq!(up["started"], false);
@@ -284,7 +285,8 @@ fn store_of_an_earlier_daemon_stays_until_copied() {
 fn service_runs_under_its_own_account_and_serves_its_owner() {
     let stage = Stage::set_up();
     stage.succeeds(["service", "install"]);
-    let endpoint = Endpoint::per_user().unwrap();
+    let endpoint = stage.json(["status", "--json"])["endpoint"].clone();
+    let endpoint = Endpoint::parse(endpoint.as_str().unwrap().as_ref()).unwrap();
     let error = Stream::connect(&endpoint).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     assert!(error.to_string().contains(account()), "{error}");

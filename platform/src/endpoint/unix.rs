@@ -52,6 +52,10 @@ pub(crate) fn of_agent(directory: &Path, name: &str) -> io::Result<OsString> {
     fitting(directory, name)
 }
 
+pub(crate) fn private(directory: &Path, _: Option<&str>) -> io::Result<OsString> {
+    fitting(directory, "relay")
+}
+
 /// The directory of this user's sockets whose own directories have long paths. The same in every
 /// environment, so that commands in another one find the sockets.
 pub(crate) fn short_directory() -> io::Result<PathBuf> {

@@ -7,8 +7,14 @@ use windows_sys::Win32::{
     UI::Shell::{FOLDERID_ProgramData, SHGetKnownFolderPath},
 };
 
-use super::{Installed, Kind, NAME, Program, Site, schedule, scm};
-use crate::{endpoint::Endpoint, naming, peer::User, refusal, security};
+use super::{Installed, Kind, NAME, Program, RunState, Site, schedule, scm};
+use crate::{
+    endpoint::{self, Endpoint},
+    naming,
+    peer::User,
+    refusal, security,
+    transport::Listener,
+};
 
 pub(super) use super::{host::run, scm::replaceable_by};
 
@@ -37,8 +43,20 @@ pub(super) fn site(user: Option<&str>) -> io::Result<Option<Site>> {
         },
     };
     let home = program_data()?.join(NAME).join(owner.to_string());
-    let endpoint = Endpoint::of(&owner);
+    let endpoint = endpoint_for(&owner)?;
     Ok(Some(Site { owner, account: User::of_sid(ACCOUNT.to_owned()), home, endpoint }))
+}
+
+/// The endpoint of the owner's installed service, unless it is stopped and another user listens
+/// there; or else a new private one.
+fn endpoint_for(owner: &User) -> io::Result<Endpoint> {
+    let before = scm::installed()?.filter(|before| before.owner().as_ref() == Some(owner));
+    let kept = before.and_then(|before| {
+        let endpoint = Endpoint::parse(before.after("--endpoint")?.as_ref()).ok()?;
+        let runs = matches!(before.state, RunState::Running(_));
+        (runs || !Listener::is_foreign(&endpoint).unwrap_or(true)).then_some(endpoint)
+    });
+    kept.map_or_else(|| Endpoint::parse(&endpoint::private_of(owner)?), Ok)
 }
 
 pub(super) fn check_logon() -> io::Result<()> {
