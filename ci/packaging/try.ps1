@@ -48,6 +48,20 @@ function Assert-Installed([string]$version, [string]$readme) {
     Assert ((Get-PathEntries).Count -eq 1) 'the folder is once on the PATH'
 }
 
+# Returns who may change a folder, or a file in it, or its access list: their SIDs.
+function Get-Writers([string]$folder) {
+    $sid = [Security.Principal.SecurityIdentifier]
+    # The rights to write and to delete, those to change access list and owner, and generic ones.
+    $write = 0x2 -bor 0x4 -bor 0x40 -bor 0x10000 -bor 0x40000 -bor 0x80000 -bor 0x10000000 -bor 0x40000000
+    @(Get-Item $folder; Get-ChildItem $folder -Recurse) | ForEach-Object {
+        $access = Get-Acl $_.FullName
+        $access.GetOwner($sid).Value
+        $access.GetAccessRules($true, $true, $sid) |
+            Where-Object { $_.AccessControlType -eq 'Allow' -and ([int]$_.FileSystemRights -band $write) } |
+            ForEach-Object { $_.IdentityReference.Value }
+    } | Sort-Object -Unique
+}
+
 # Returns the process of the service, which must be another one than before.
 function Wait-Service([int]$before) {
     (Get-Service agent-relay).WaitForStatus('Running', '00:01:00')
@@ -127,6 +141,9 @@ Invoke-Installer 0 /i $First 'INSTALLFOLDER="C:\Our Relay"'
 Invoke-Installer 0 /i $Next
 $programs = 'C:\Our Relay'
 Assert-Installed '99.0.0' $nextReadme
+# The volume's root lets everybody write into new folders, and the installer does not.
+$others = Get-Writers $programs | Where-Object { $_ -notin 'S-1-5-18', 'S-1-5-32-544' }
+Assert (-not $others) "only SYSTEM and administrators write into the folder, and not $others"
 Invoke-Installer 0 /x $Next
 Assert (-not (Test-Path $programs)) 'the files are removed'
 Remove-Item $scratch -Recurse
