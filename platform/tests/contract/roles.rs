@@ -16,6 +16,7 @@ use platform::{
     front::{Forked, Front},
     lock::Lock,
     paths,
+    peer::User,
     process::spawn_detached,
     stop_signals,
     transport::{Listener, Stream},
@@ -31,15 +32,27 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match (role, &arguments[..]) {
         ("daemon", [lock, endpoint]) => daemon(lock, endpoint),
+        ("daemon-for", [lock, endpoint, user]) => {
+            let user = User::parse(user).unwrap();
+            hold(lock, || system::listener_for(&parse(endpoint), &user));
+        }
+        ("as-another-user", [name, password, open, role @ ..]) => {
+            return ExitCode::from(system::play_as(name, password, open, role) as u8);
+        }
         ("rival", [lock, endpoint]) => rival(lock, endpoint),
         ("connect", [endpoint]) => connect(endpoint),
         ("writable", [directory]) => writable(directory),
-        ("greet", [endpoint]) => greet(endpoint),
+        ("greet", [endpoint, server]) => greet(endpoint, server),
         ("exit", [code]) => return ExitCode::from(code.parse::<u8>().unwrap()),
         ("surroundings", [variable, without]) => surroundings(variable, without),
         ("echo", []) => echo(),
         ("size", []) => size(),
         ("keys", []) => keys(),
+        ("key", []) => report_first_keys("ready;", "key", |_| true),
+        ("attributes", []) => {
+            report_first_keys("\x1b[c", "attributes", |keys| keys.ends_with(b"c"));
+        }
+        ("events", []) => events(),
         ("modifiers", []) => modifiers(),
         ("torn", []) => torn(),
         ("raw", [ending]) => raw(ending),
@@ -79,8 +92,12 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
 
 /// Takes the lock and the endpoint, reports whether it has them, and ends with its standard input.
 fn daemon(lock: &str, endpoint: &str) {
+    hold(lock, || Listener::bind(&parse(endpoint)).unwrap());
+}
+
+fn hold(lock: &str, listen: impl FnOnce() -> Listener) {
     let lock = Lock::take(Path::new(lock)).unwrap();
-    let listener = lock.as_ref().map(|_| Listener::bind(&parse(endpoint)).unwrap());
+    let listener = lock.as_ref().map(|_| listen());
     say(if listener.is_some() { "mine" } else { "taken" });
     io::copy(&mut io::stdin(), &mut io::sink()).unwrap();
 }
@@ -106,16 +123,12 @@ fn writable(directory: &str) {
     }
 }
 
-fn greet(endpoint: &str) {
-    // The server runs as another user, so `Stream::connect` would refuse it.
-    #[cfg(unix)]
-    {
-        let mut stream = std::os::unix::net::UnixStream::connect(endpoint).unwrap();
-        stream.write_all(b"x").unwrap();
-        let _ = stream.read(&mut [0]);
-    }
-    #[cfg(windows)]
-    panic!("greet {endpoint}: no test on Windows runs as another user");
+/// Sends a byte to a listener of the user `server`.
+fn greet(endpoint: &str, server: &str) {
+    let server = [User::parse(server).unwrap()];
+    let stream = Stream::connect_among(&parse(endpoint), &server).unwrap();
+    (&stream).write_all(b"x").unwrap();
+    let _ = (&stream).read(&mut [0]);
 }
 
 fn surroundings(variable: &str, without: &str) {
@@ -193,6 +206,34 @@ fn keys() {
         output.write_all(format!("then={};", reader.join().unwrap()).as_bytes()).unwrap();
     });
     assert_eq!(input.read(&mut [0; 16]).unwrap(), 0);
+}
+
+/// Prints `before`, reads keys in raw mode until there are enough, and prints them.
+fn report_first_keys(before: &str, word: &str, is_enough: fn(&[u8]) -> bool) {
+    let _raw = RawMode::enter().unwrap();
+    let (mut input, mut output) = (Input::new().unwrap(), Output::new().unwrap());
+    output.write_all(before.as_bytes()).unwrap();
+    let mut seen = Vec::new();
+    while seen.is_empty() || !is_enough(&seen) {
+        let mut buffer = [0; 64];
+        let length = input.read(&mut buffer).unwrap();
+        seen.extend_from_slice(&buffer[..length]);
+    }
+    output.write_all(format!("{word}={};", scene::hex(&seen)).as_bytes()).unwrap();
+}
+
+/// Prints the characters of keys that are pressed until `X`, read without virtual terminal input.
+fn events() {
+    system::without_virtual_terminal_input();
+    say("ready;");
+    let mut input = Input::new().unwrap();
+    let mut seen = Vec::new();
+    while seen.last() != Some(&b'X') {
+        let mut buffer = [0; 64];
+        let length = input.read(&mut buffer).unwrap();
+        seen.extend_from_slice(&buffer[..length]);
+    }
+    say(&format!("events={};", scene::hex(&seen)));
 }
 
 /// Interrupts a read after only Shift, Ctrl and Alt were pressed.

@@ -160,19 +160,36 @@ impl Screen {
     /// Waits until the text is printed, and returns the output before it.
     #[track_caller]
     pub(crate) fn read_until(&mut self, text: &str) -> String {
+        self.read_until_one_of(&[text]).1
+    }
+
+    /// Types the answer to each question, until the text is printed.
+    #[track_caller]
+    pub(crate) fn answer(&mut self, question: &str, answer: &str, text: &str) {
+        while self.read_until_one_of(&[question, text]).0 == 0 {
+            self.type_keys(answer);
+        }
+    }
+
+    /// Waits until one of the texts is printed. Returns its index, and the output before it.
+    #[track_caller]
+    fn read_until_one_of(&mut self, texts: &[&str]) -> (usize, String) {
         let end = Instant::now() + TIMEOUT;
         loop {
-            let is_it = |bytes: &[u8]| bytes == text.as_bytes();
-            if let Some(position) = self.seen.windows(text.len()).position(is_it) {
+            let place = |(index, text): (usize, &&str)| {
+                let is_it = |bytes: &[u8]| bytes == text.as_bytes();
+                Some((self.seen.windows(text.len()).position(is_it)?, index))
+            };
+            if let Some((position, index)) = texts.iter().enumerate().filter_map(place).min() {
                 let before = String::from_utf8_lossy(&self.seen[..position]).into_owned();
-                self.seen.drain(..position + text.len());
-                return before;
+                self.seen.drain(..position + texts[index].len());
+                return (index, before);
             }
             match self.output.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(bytes) => self.seen.extend(bytes),
                 Err(why) => {
                     let seen = String::from_utf8_lossy(&self.seen);
-                    panic!("no {text:?} on the screen ({why}): {seen:?}");
+                    panic!("no {texts:?} on the screen ({why}): {seen:?}");
                 }
             }
         }

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use platform::endpoint::Endpoint;
+use platform::{endpoint::Endpoint, peer::User, transport::Listener};
 
 use crate::scene::{Folder, TIMEOUT};
 
@@ -33,11 +33,6 @@ pub(crate) fn longest_endpoint() -> (String, usize) {
 /// Texts that are not endpoints.
 pub(crate) fn bad_endpoints() -> impl Iterator<Item = &'static str> {
     imp::BAD_ENDPOINTS.iter().copied()
-}
-
-/// Lets every user connect, as far as the endpoint's own permissions go.
-pub(crate) fn let_everybody_in(endpoint: &Endpoint) {
-    imp::let_everybody_in(Path::new(endpoint.as_text()));
 }
 
 /// Lets every user read a file or look into a directory.
@@ -107,6 +102,11 @@ pub(crate) fn press_modifiers() {
     imp::press_modifiers();
 }
 
+/// Makes this process's console report each key by itself, and no escape sequences.
+pub(crate) fn without_virtual_terminal_input() {
+    imp::without_virtual_terminal_input();
+}
+
 pub(crate) fn is_alive(pid: u32) -> bool {
     imp::is_alive(pid)
 }
@@ -127,6 +127,16 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < end, "it never is so");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Plays a role as another user, whose account has this password. Returns its exit code.
+pub(crate) fn play_as(name: &str, password: &str, open: &str, role: &[&str]) -> u32 {
+    imp::play_as(name, password, open, role)
+}
+
+/// A listener of this user at which `user` may connect.
+pub(crate) fn listener_for(endpoint: &Endpoint, user: &User) -> Listener {
+    imp::listener_for(endpoint, user)
 }
 
 /// Replaces this process's program; returns only if that fails.
@@ -195,6 +205,11 @@ impl AnotherUser {
         Endpoint::parse(&self.0.endpoint()).unwrap()
     }
 
+    /// A listener of this user at the endpoint, which lets the other user in.
+    pub(crate) fn admitting_listener(&self) -> Listener {
+        listener_for(&self.endpoint(), &User::parse(&self.name()).unwrap())
+    }
+
     /// A command that runs this program in a role, as that user.
     pub(crate) fn play(&self, role: &str, arguments: &[&Path]) -> Command {
         self.0.play(role, arguments)
@@ -215,6 +230,8 @@ mod imp {
         path::{Path, PathBuf},
         process::Command,
     };
+
+    use platform::{endpoint::Endpoint, peer::User, transport::Listener};
 
     use crate::{roles::PLAY, scene::Folder};
 
@@ -256,6 +273,17 @@ mod imp {
         fs::metadata(path).unwrap().permissions().mode() & 0o700 == 0o600
     }
 
+    /// The system checks the mode; a listener asks for nothing.
+    pub(crate) fn listener_for(endpoint: &Endpoint, _: &User) -> Listener {
+        let listener = Listener::bind(endpoint).unwrap();
+        let_everybody_in(endpoint.as_text().as_ref());
+        listener
+    }
+
+    pub(crate) fn play_as(_: &str, _: &str, _: &str, _: &[&str]) -> u32 {
+        panic!("a process of root becomes another user by itself")
+    }
+
     pub(crate) struct Umask(libc::mode_t);
 
     impl Umask {
@@ -283,6 +311,10 @@ mod imp {
 
     pub(crate) fn press_modifiers() {
         panic!("a terminal does not report modifier keys");
+    }
+
+    pub(crate) fn without_virtual_terminal_input() {
+        panic!("a terminal does not report events of keys");
     }
 
     pub(crate) fn drop_privileges() {
@@ -398,19 +430,25 @@ mod imp {
 #[cfg(windows)]
 mod imp {
     use std::{
+        env,
         ffi::{CStr, OsString},
+        fs,
         io::{self, PipeWriter},
         mem::zeroed,
         os::windows::{ffi::OsStrExt as _, io::AsRawHandle as _, process::CommandExt as _},
-        path::Path,
+        path::{Path, PathBuf},
         process::Command,
         ptr::{null, null_mut},
         thread,
         time::{Duration, Instant},
     };
 
+    use platform::{endpoint::Endpoint, peer::User, service, transport::Listener};
     use windows_sys::Win32::{
-        Foundation::{CloseHandle, HANDLE_FLAG_INHERIT, LocalFree, SetHandleInformation},
+        Foundation::{
+            CloseHandle, HANDLE, HANDLE_FLAG_INHERIT, LocalFree, SetHandleInformation,
+            WAIT_OBJECT_0,
+        },
         Security::{
             Authorization::{
                 ConvertStringSecurityDescriptorToSecurityDescriptorW, ConvertStringSidToSidW,
@@ -425,19 +463,31 @@ mod imp {
             Console::{
                 CTRL_BREAK_EVENT, CTRL_C_EVENT, GenerateConsoleCtrlEvent, GetConsoleCP,
                 GetNumberOfConsoleInputEvents, GetStdHandle, INPUT_RECORD, KEY_EVENT,
-                STD_INPUT_HANDLE, WriteConsoleInputW,
+                STD_ERROR_HANDLE, STD_INPUT_HANDLE, STD_OUTPUT_HANDLE, SetConsoleMode,
+                WriteConsoleInputW,
             },
             Environment::GetCommandLineW,
+            JobObjects::{
+                AssignProcessToJobObject, CreateJobObjectW, JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE,
+                JOBOBJECT_EXTENDED_LIMIT_INFORMATION, JobObjectExtendedLimitInformation,
+                SetInformationJobObject,
+            },
             LibraryLoader::{GetModuleHandleA, GetProcAddress},
             SystemServices::SE_GROUP_INTEGRITY,
             Threading::{
-                DETACHED_PROCESS, GetCurrentProcess, GetExitCodeProcess, OpenProcess,
-                OpenProcessToken, PROCESS_QUERY_LIMITED_INFORMATION, SetThreadToken,
+                CREATE_NO_WINDOW, CREATE_SUSPENDED, CREATE_UNICODE_ENVIRONMENT,
+                CreateProcessWithLogonW, DETACHED_PROCESS, GetCurrentProcess, GetExitCodeProcess,
+                INFINITE, OpenProcess, OpenProcessToken, PROCESS_INFORMATION,
+                PROCESS_QUERY_LIMITED_INFORMATION, ResumeThread, STARTF_USESTDHANDLES,
+                STARTUPINFOW, SetThreadToken, WaitForSingleObject,
             },
         },
     };
 
-    use crate::scene::{Folder, TIMEOUT};
+    use crate::{
+        roles::PLAY,
+        scene::{Folder, TIMEOUT},
+    };
 
     pub(crate) const BAD_ENDPOINTS: &[&str] =
         &["relay", r"C:\relay.sock", r"\\.\pipe\", r"\\.\pipe\a\b", r"\\elsewhere\pipe\relay"];
@@ -500,6 +550,10 @@ mod imp {
         std::fs::OpenOptions::new().read(true).write(true).open(path).is_ok()
     }
 
+    pub(crate) fn listener_for(endpoint: &Endpoint, user: &User) -> Listener {
+        Listener::bind_for(endpoint, user).unwrap()
+    }
+
     pub(crate) struct Umask;
 
     impl Umask {
@@ -540,6 +594,11 @@ mod imp {
                 assert_ne!(GetNumberOfConsoleInputEvents(keyboard, &mut count), 0);
             }
         }
+    }
+
+    pub(crate) fn without_virtual_terminal_input() {
+        // SAFETY: no pointers. Without any flag, no line is collected.
+        assert_ne!(unsafe { SetConsoleMode(GetStdHandle(STD_INPUT_HANDLE), 0) }, 0);
     }
 
     /// Drops privileges for the calling thread's life.
@@ -643,23 +702,119 @@ mod imp {
         "console false".to_owned()
     }
 
-    pub(crate) struct AnotherUser;
+    /// An account of this test, which is removed when dropped.
+    pub(crate) struct AnotherUser {
+        password: String,
+        sid: User,
+        /// A folder to which everybody has access, with this program in it.
+        open: PathBuf,
+    }
 
     impl AnotherUser {
-        pub(crate) fn new(_: &Folder) -> Self {
-            panic!("{SHOWN_ON_UNIX}")
+        const NAME: &str = "agent-relay-test";
+
+        pub(crate) fn new(folder: &Folder) -> Self {
+            // `net` asks a question about passwords of over 14 characters.
+            let digits = u32::from_le_bytes(platform::random::bytes().unwrap());
+            let password = format!("Aa1-{digits:08x}");
+            // A killed run leaves the account.
+            net(&["user", Self::NAME, "/delete"]);
+            assert!(net(&["user", Self::NAME, &password, "/add"]), "no account: run this elevated");
+            let sid = service::site(Some(Self::NAME)).unwrap().unwrap().owner;
+            let open = folder.path("open");
+            fs::create_dir(&open).unwrap();
+            fs::copy(env::current_exe().unwrap(), open.join("contract.exe")).unwrap();
+            for path in [&open.join("contract.exe"), &open] {
+                let_everybody_in(path);
+            }
+            Self { password, sid, open }
         }
 
         pub(crate) fn name(&self) -> String {
-            panic!("{SHOWN_ON_UNIX}")
+            self.sid.to_string()
         }
 
         pub(crate) fn endpoint(&self) -> OsString {
-            panic!("{SHOWN_ON_UNIX}")
+            endpoint_in(self.open.parent().unwrap())
         }
 
-        pub(crate) fn play(&self, _: &str, _: &[&Path]) -> Command {
-            panic!("{SHOWN_ON_UNIX}")
+        /// A command that starts the role as the other user, passes its own streams on, and ends
+        /// with it.
+        pub(crate) fn play(&self, role: &str, arguments: &[&Path]) -> Command {
+            let mut command = Command::new(env::current_exe().unwrap());
+            command.args([PLAY, "as-another-user", Self::NAME, &self.password]);
+            command.arg(&self.open).arg(role).args(arguments);
+            command
+        }
+    }
+
+    impl Drop for AnotherUser {
+        fn drop(&mut self) {
+            net(&["user", Self::NAME, "/delete"]);
+        }
+    }
+
+    fn net(arguments: &[&str]) -> bool {
+        Command::new("net").args(arguments).output().unwrap().status.success()
+    }
+
+    /// Plays a role as another user, in a copy of this program in `open`. Returns its exit code.
+    pub(crate) fn play_as(name: &str, password: &str, open: &str, role: &[&str]) -> u32 {
+        let wide = |text: &str| -> Vec<u16> { text.encode_utf16().chain([0]).collect() };
+        // No argument has a quote in it, or ends with a backslash.
+        let words = [&["contract.exe", PLAY][..], role].concat();
+        let mut line = wide(&words.iter().map(|word| format!("\"{word}\" ")).collect::<String>());
+        let program = wide(&format!(r"{open}\contract.exe"));
+        let streams = [STD_INPUT_HANDLE, STD_OUTPUT_HANDLE, STD_ERROR_HANDLE];
+        // SAFETY: all-zero is a valid value of both types.
+        let (mut startup, mut started): (STARTUPINFOW, PROCESS_INFORMATION) =
+            unsafe { (zeroed(), zeroed()) };
+        startup.cb = size_of::<STARTUPINFOW>() as u32;
+        startup.dwFlags = STARTF_USESTDHANDLES;
+        // SAFETY: no pointers; the streams are open for the whole process.
+        let [input, output, errors] = streams.map(|stream| unsafe { GetStdHandle(stream) });
+        (startup.hStdInput, startup.hStdOutput, startup.hStdError) = (input, output, errors);
+        // SAFETY: the texts end with a zero and live until after the call, as the values of ours do;
+        // null stands for the environment of the other user. Then the handles are checked and open.
+        unsafe {
+            let flags = CREATE_SUSPENDED | CREATE_NO_WINDOW | CREATE_UNICODE_ENVIRONMENT;
+            let made = CreateProcessWithLogonW(
+                wide(name).as_ptr(),
+                wide(".").as_ptr(),
+                wide(password).as_ptr(),
+                0,
+                program.as_ptr(),
+                line.as_mut_ptr(),
+                flags,
+                null(),
+                wide(open).as_ptr(),
+                &startup,
+                &mut started,
+            );
+            assert_ne!(made, 0, "{}", io::Error::last_os_error());
+            end_with_this_process(started.hProcess);
+            assert_ne!(ResumeThread(started.hThread), u32::MAX);
+            assert_eq!(WaitForSingleObject(started.hProcess, INFINITE), WAIT_OBJECT_0);
+            let mut code = 0;
+            assert_ne!(GetExitCodeProcess(started.hProcess, &mut code), 0);
+            code
+        }
+    }
+
+    /// Puts a process into a job that ends with this process.
+    unsafe fn end_with_this_process(process: HANDLE) {
+        // SAFETY: all-zero is a valid value of the type.
+        let mut limits: JOBOBJECT_EXTENDED_LIMIT_INFORMATION = unsafe { zeroed() };
+        limits.BasicLimitInformation.LimitFlags = JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE;
+        let bytes = size_of_val(&limits) as u32;
+        // SAFETY: the job's handle is checked and stays open; the pointer and the length are those
+        // of one value; the caller's process is open.
+        unsafe {
+            let job = CreateJobObjectW(null(), null());
+            assert!(!job.is_null());
+            let (kind, limits) = (JobObjectExtendedLimitInformation, (&raw const limits).cast());
+            assert_ne!(SetInformationJobObject(job, kind, limits, bytes), 0);
+            assert_ne!(AssignProcessToJobObject(job, process), 0);
         }
     }
 }

@@ -14,6 +14,9 @@ use crate::{
     system,
 };
 
+/// A terminal's answer to the question for its attributes, as that of a wrapper.
+const ATTRIBUTES: &str = "\x1b[?62;22c";
+
 pub(crate) fn an_exit_code_is_reported() {
     for code in [0, 7, 255] {
         let screen = Screen::play("exit", &[&code.to_string()]);
@@ -90,6 +93,51 @@ pub(crate) fn cursor_position_is_answered() {
     let (code, output) = screen.finish();
     assert_eq!(code, 3);
     assert!(!output.contains("\x1b[6n"), "{output:?}");
+}
+
+/// The terminal is asked by the command, or by Windows's pseudo console, which waits for parameters.
+pub(crate) fn device_attributes_reach_the_command() {
+    let mut screen = Screen::play("attributes", &[]);
+    screen.answer("\x1b[c", ATTRIBUTES, "attributes=1b5b3f");
+    assert!(screen.read_until(";").ends_with("63"));
+    assert_eq!(screen.finish().0, 0);
+}
+
+pub(crate) fn paste_marks_reach_the_command() {
+    keys_arrive("\x1b[200~a /b\x1b[201~X");
+}
+
+/// A program that reads keys can tell the line breaks of a text from an Enter.
+pub(crate) fn line_feed_is_no_enter() {
+    keys_arrive("a\nbX");
+}
+
+fn keys_arrive(keys: &str) {
+    let mut screen = Screen::play("keys", &[]);
+    screen.wait_for("ready;");
+    screen.type_keys(keys);
+    screen.wait_for(&format!("keys={};", hex(keys.as_bytes())));
+    screen.wait_for("then=0;");
+    assert_eq!(screen.finish().0, 0);
+}
+
+pub(crate) fn lone_escape_is_a_key() {
+    let mut screen = Screen::play("key", &[]);
+    screen.wait_for("ready;");
+    screen.type_keys("\x1b");
+    screen.wait_for("key=1b;");
+    assert_eq!(screen.finish().0, 0);
+}
+
+/// The marks may arrive or not. The text does, and presses neither Enter nor Escape.
+pub(crate) fn paste_is_text_without_virtual_terminal_input() {
+    let mut screen = Screen::play("events", &[]);
+    screen.wait_for("ready;");
+    screen.type_keys("\x1b[200~a /b\nc\x1b[201~X");
+    screen.wait_for("events=");
+    let seen = screen.read_until(";").replace(&hex(b"\x1b[200~"), "");
+    assert_eq!(seen.replace(&hex(b"\x1b[201~"), ""), hex(b"a /b\ncX"));
+    assert_eq!(screen.finish().0, 0);
 }
 
 pub(crate) fn a_closed_terminal_ends_its_reader() {
@@ -242,13 +290,7 @@ fn raw_mode(ending: &str) {
 }
 
 pub(crate) fn every_key_arrives() {
-    let mut screen = Screen::play("keys", &[]);
-    screen.wait_for("ready;");
-    let keys = "\x1a\x04a\u{e9}\u{20ac}X";
-    screen.type_keys(keys);
-    screen.wait_for(&format!("keys={};", hex(keys.as_bytes())));
-    screen.wait_for("then=0;");
-    assert_eq!(screen.finish().0, 0);
+    keys_arrive("\x1a\x04a\u{e9}\u{20ac}X");
 }
 
 /// An interrupted read must not block after events of a key such as Shift alone.

@@ -4,6 +4,7 @@
 use std::{
     fs,
     io::{self, Write as _},
+    path::Path,
     process::{self, Child},
     slice,
 };
@@ -54,10 +55,10 @@ pub(crate) fn another_user_cannot_connect() {
 pub(crate) fn another_user_is_recognized() {
     let folder = Folder::new();
     let another = AnotherUser::new(&folder);
-    let endpoint = another.endpoint();
-    let listener = Listener::bind(&endpoint).unwrap();
-    system::let_everybody_in(&endpoint);
-    let mut client = another.play("greet", &[endpoint.as_text().as_ref()]).spawn().unwrap();
+    let (endpoint, me) = (another.endpoint(), User::me().unwrap().to_string());
+    let listener = another.admitting_listener();
+    let greeting = [endpoint.as_text().as_ref(), me.as_ref()];
+    let mut client = another.play("greet", &greeting).spawn().unwrap();
     let server = listener.accept().unwrap();
     read_exactly(&server, 1);
     let user = server.peer().unwrap();
@@ -78,7 +79,16 @@ pub(crate) fn another_users_server_is_refused() {
     // A server of the expected user is accepted.
     let expected = User::parse(&another.name()).unwrap();
     Stream::connect_among(&endpoint, &[expected]).unwrap();
-    assert_eq!(Listener::bind(&endpoint).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    let refused = Listener::bind(&endpoint).unwrap_err().kind();
+    assert!(matches!(refused, io::ErrorKind::PermissionDenied | io::ErrorKind::AddrInUse));
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+}
+
+pub(crate) fn another_users_stale_socket_is_left_alone() {
+    let folder = Folder::new();
+    let another = AnotherUser::new(&folder);
+    let (endpoint, mut daemon) = start_daemon_of(&another, &folder);
     daemon.kill().unwrap();
     daemon.wait().unwrap();
     // This user may not remove the other user's socket, whether its listener lives or not.
@@ -131,9 +141,12 @@ pub(crate) fn process_with_fewer_rights_cannot_connect() {
     assert_eq!(read_exactly(&listener.accept().unwrap(), 1), b"x");
 }
 
+/// Starts a daemon of another user, which lets this user in.
 fn start_daemon_of(another: &AnotherUser, folder: &Folder) -> (Endpoint, Child) {
     let endpoint = another.endpoint();
     let lock = folder.path("open/lock");
-    let daemon = start_daemon(another.play("daemon", &[&lock, endpoint.as_text().as_ref()]));
+    let me = User::me().unwrap().to_string();
+    let arguments: [&Path; 3] = [&lock, endpoint.as_text().as_ref(), me.as_ref()];
+    let daemon = start_daemon(another.play("daemon-for", &arguments));
     (endpoint, daemon)
 }
