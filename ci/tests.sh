@@ -35,12 +35,24 @@ build() {
     "${cargo[@]}" build --workspace --all-targets "$@"
 }
 
-# `all_tests ARGUMENT…` passes the arguments to cargo.
+# Each of these passes its arguments to cargo.
 all_tests() {
+    unit_tests "$@"
+    contract_tests "$@"
+    process_tests "$@"
+}
+
+unit_tests() {
     # The output of `skip` is split into words on purpose: each line is two arguments.
     # shellcheck disable=SC2046
     tests "unit tests" --lib "$@" -- ${long[@]+"${long[@]}"} $(skip lib)
+}
+
+contract_tests() {
     tests "contract" --test contract "$@"
+}
+
+process_tests() {
     [ ${#processes[@]} -eq 0 ] || "${cargo[@]}" test --test it "$@" -- --list | each_matches "${processes[@]}"
     # shellcheck disable=SC2046
     tests "tests with processes" --test it "$@" -- ${processes[@]+"${processes[@]}"} $(skip it)

@@ -12,6 +12,7 @@
 
 use platform::service;
 use std::{
+    fs,
     path::PathBuf,
     process::Command,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -39,7 +40,7 @@ impl Launchd {
     }
 
     fn definition(&self) -> PathBuf {
-        self.sandbox.directory().join("Library/LaunchAgents/agent-relay.plist")
+        self.sandbox.directory().join("Library/LaunchAgents/dev.agent-relay.daemon.plist")
     }
 }
 
@@ -79,6 +80,33 @@ fn service_is_installed_used_stopped_and_removed() {
     assert_ne!(launchd.pid(), pid);
 
     managed::check_removal(&launchd, &launchd.definition());
+}
+
+#[test]
+fn agent_of_an_earlier_version_is_taken_over() {
+    let launchd = Launchd::new();
+    launchd.succeeds(&["service", "install"]);
+    let former = launchd.definition().with_file_name("agent-relay.plist");
+    let list = fs::read_to_string(launchd.definition()).unwrap();
+    launchd.succeeds(&["service", "uninstall"]);
+    fs::write(&former, list.replace("dev.agent-relay.daemon", "agent-relay")).unwrap();
+    launchd.succeeds(&["service", "start"]);
+    let pid = launchd.pid();
+    launchd.succeeds(&["service", "install"]);
+    assert_ne!(launchd.pid(), pid);
+    assert!(!former.exists() && launchd.definition().exists());
+}
+
+/// launchd gives background work less of the processors and disks.
+#[test]
+fn daemon_is_not_background_work() {
+    let launchd = Launchd::new();
+    launchd.succeeds(&["service", "install"]);
+    let user = platform::peer::User::me().unwrap();
+    let mut print = launchd.sandbox.program("launchctl");
+    print.arg("print").arg(format!("gui/{user}/dev.agent-relay.daemon"));
+    let shown = String::from_utf8(output(print).stdout).unwrap();
+    assert!(shown.contains("spawn type = interactive"), "{shown}");
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use plist::{Dictionary, Value};
 
-use super::{NAME, Program, program, words};
+use super::{Program, program, words};
+
+/// The label of the agent, and the name of its file.
+pub(super) const LABEL: &str = "dev.agent-relay.daemon";
 
 /// The key of the program and its arguments.
 const ARGUMENTS: &str = "ProgramArguments";
@@ -19,11 +22,12 @@ pub(super) fn write(program: &Program) -> String {
     let keep_alive = dictionary([("SuccessfulExit", false.into())]);
     let command = words(program).map(|word| Value::from(&*word)).collect();
     let agent = dictionary([
-        ("Label", NAME.into()),
+        ("Label", LABEL.into()),
         (ARGUMENTS, Value::Array(command)),
         ("RunAtLoad", true.into()),
         ("KeepAlive", keep_alive),
-        ("ProcessType", "Adaptive".into()),
+        // Other types may get less of the processors and disks, and agents wait for the daemon.
+        ("ProcessType", "Interactive".into()),
         ("Umask", UMASK.into()),
     ]);
     let mut xml = Vec::new();
@@ -108,7 +112,7 @@ mod tests {
             words.iter().map(|word| word.as_string().unwrap()).collect::<Vec<_>>(),
             expected
         );
-        assert_eq!(list["Label"].as_string(), Some(NAME));
+        assert_eq!(list["Label"].as_string(), Some(LABEL));
         assert_eq!(list["RunAtLoad"].as_boolean(), Some(true));
         // launchd restarts the program only after a failure.
         let when = list["KeepAlive"].as_dictionary().unwrap();
@@ -126,7 +130,7 @@ mod tests {
             ("<true/>", "<string>true</string>"),
             ("<integer>63</integer>", "<integer>077x</integer>"),
             ("<integer>63</integer>", "<string>077</string>"),
-            ("Adaptive", "Adaptable"),
+            ("Interactive", "Interactively"),
             ("KeepAlive", "KeepALive"),
             ("SuccessfulExit", "SuccesfulExit"),
             ("<key>Label</key>", "<key>Lable</key>"),

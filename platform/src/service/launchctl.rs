@@ -1,6 +1,6 @@
 //! Parsers of launchctl's output.
 
-use super::{NAME, RunState};
+use super::RunState;
 
 /// The state, from lines such as `state = running`, `pid = 12` and `last exit code = 1`.
 pub(super) fn state(shown: &str) -> RunState {
@@ -18,10 +18,10 @@ pub(super) fn state(shown: &str) -> RunState {
     }
 }
 
-/// Whether the agent is disabled, from a line such as `"agent-relay" => disabled`, or, before macOS
-/// 13, `=> true`.
-pub(super) fn is_disabled(shown: &str) -> bool {
-    let of_ours = format!("\"{NAME}\" => ");
+/// Whether the agent with this label is disabled, from a line such as `"LABEL" => disabled`, or,
+/// before macOS 13, `=> true`.
+pub(super) fn is_disabled(label: &str, shown: &str) -> bool {
+    let of_ours = format!("\"{label}\" => ");
     let mut lines = shown.lines().filter_map(|line| line.trim().strip_prefix(&of_ours));
     lines.any(|value| matches!(value, "disabled" | "true"))
 }
@@ -64,7 +64,7 @@ mod tests {
             ("\t\t\"agent-relay-other\" => disabled", false),
             ("", false),
         ] {
-            assert_eq!(is_disabled(&shown(rows)), is_off, "{rows}");
+            assert_eq!(is_disabled("agent-relay", &shown(rows)), is_off, "{rows}");
         }
     }
 }
