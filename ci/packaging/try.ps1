@@ -134,7 +134,8 @@ Assert (-not (Test-Path $key)) 'the service is removed'
 Assert (-not (Test-Path $programs)) 'the files are removed'
 Assert ((Get-PathEntries).Count -eq 0) 'the PATH lacks the folder'
 Assert ((Get-Entries).Count -eq 0) 'nothing is among the installed apps'
-Remove-Item "$Env:LOCALAPPDATA\agent-relay\service.toml"
+Invoke-Program $copy @('doctor', '--mend') | Out-Host
+Assert (-not (Test-Path "$Env:LOCALAPPDATA\agent-relay\service.toml")) 'doctor removes service.toml'
 
 # The folder is remembered. Blanks need quotes.
 Invoke-Installer 0 /i $First 'INSTALLFOLDER="C:\Our Relay"'

@@ -1,4 +1,5 @@
-//! `doctor`: checks of what the daemon and the commands need, with remedies. It changes nothing.
+//! `doctor`: checks of what the daemon and the commands need, with remedies. It changes nothing but
+//! what `--mend` names.
 
 use super::{
     bridges,
@@ -16,7 +17,10 @@ use crate::{
 use argh::{ArgsInfo, FromArgs};
 use client::{
     Client, ClientError, Settings,
-    home::{Config, ConfigError, Context, EndpointSources, FILE as CONFIG_FILE, HomeOptions},
+    home::{
+        Config, ConfigError, Context, EndpointSources, FILE as CONFIG_FILE, HomeOptions,
+        service as service_file,
+    },
 };
 use machines::{
     report::{self, Kind, Known, State},
@@ -25,7 +29,7 @@ use machines::{
 use platform::{
     clock,
     endpoint::Endpoint,
-    paths,
+    paths, service,
     transport::Listener,
     tty::{self, Standard},
 };
@@ -50,6 +54,10 @@ pub(super) struct Doctor {
     /// print one JSON object a line for each check
     #[argh(switch)]
     json: bool,
+
+    /// remove the service.toml of a service that is gone
+    #[argh(switch)]
+    mend: bool,
 }
 
 /// The result of a check.
@@ -86,7 +94,7 @@ impl Check {
 
 impl Doctor {
     pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
-        let checks = examine(options);
+        let checks = examine(options, self.mend);
         let mut out = Out::new();
         for check in &checks {
             if self.json {
@@ -112,7 +120,7 @@ fn show(out: &mut Out, check: &Check) -> Result<(), Failure> {
     out.line(format_args!("{state} {id:<9} {detail}{}", remedy.unwrap_or_default()))
 }
 
-fn examine(options: &HomeOptions) -> Vec<Check> {
+fn examine(options: &HomeOptions, mends: bool) -> Vec<Check> {
     let mut checks = vec![program()];
     let home = match options.home() {
         Ok(home) => home,
@@ -126,6 +134,7 @@ fn examine(options: &HomeOptions) -> Vec<Check> {
     let config = Config::load(&home);
     checks.push(configuration(&home, &config));
     checks.extend(bridge_settings(&home));
+    checks.extend(service_file(&home, mends));
     let config = config.unwrap_or_default();
     let sources = options.sources(&home, &config);
     checks.push(match sources.as_ref().ok().and_then(EndpointSources::service_used) {
@@ -280,6 +289,30 @@ fn link(home: &Path, Known { report, .. }: &Known) -> Check {
     }
 }
 
+/// Checks that there is the service that service.toml names. Whoever removes it without
+/// `service uninstall`, such as the .msi, leaves the file, and commands seek the service.
+fn service_file(home: &Path, mends: bool) -> Option<Check> {
+    let id = "service";
+    let file = home.join(service_file::FILE);
+    let is_gone = match service::installed() {
+        _ if !file.exists() => return None,
+        Ok(installed) => installed.is_none_or(|service| service.kind != service::Kind::Service),
+        Err(error) => {
+            let words = format!("the system does not say whether there is a service ({error})");
+            return Some(Check::warn(id, words, "look for it as an administrator"));
+        }
+    };
+    if !is_gone {
+        return Some(Check::ok(id, file.display().to_string()));
+    }
+    let gone = format!("there is no service, although {} names one", file.display());
+    Some(match mends.then(|| fs::remove_file(&file)) {
+        None => Check::fail(id, gone, "`agent-relay doctor --mend` removes the file"),
+        Some(Ok(())) => Check::ok(id, format!("{gone}: the file is removed")),
+        Some(Err(error)) => Check::fail(id, format!("{gone} ({error})"), "remove the file"),
+    })
+}
+
 /// The policy of a service, which only its account and administrators can read.
 fn service_policy(home: &Path) -> Check {
     let path = home.join(config::policy::FILE);
@@ -326,6 +359,10 @@ fn endpoint(sources: &EndpointSources) -> Check {
     });
     match is_foreign {
         Ok(false) => Check::ok(id, format!("{first} ({source})")),
+        Ok(true) if sources.requested().is_none() => {
+            let next = "a daemon would listen at a private one";
+            Check::ok(id, format!("{first} ({source}) belongs to another user: {next}"))
+        }
         Ok(true) => Check::fail(id, format!("{first} ({source}) belongs to another user"), REMEDY),
         Err(error) => Check::fail(id, error.to_string(), REMEDY),
     }

@@ -184,7 +184,8 @@ fn start_service(context: &Context, service: &Service) -> Result<(), Failure> {
         io::ErrorKind::NotFound => {
             let file = context.home.join(home::service::FILE);
             let why = format!("there is no service, although {} names one", file.display());
-            Failure::failed(why).hint("remove that file, or install the service again")
+            Failure::failed(why)
+                .hint("`agent-relay doctor --mend` removes it, or install the service again")
         }
         _ => Failure::failed(format!("the service was not started: {error}")),
     })?;

@@ -1,7 +1,7 @@
 //! The commands as people and scripts run them: what they print, and their exit codes.
 
 use crate::wrap::fullscreen;
-use platform::{endpoint::Endpoint, process::SYSTEM, shell::quoted};
+use platform::{endpoint::Endpoint, paths, process::SYSTEM, shell::quoted};
 use std::{
     fs,
     io::Write,
@@ -246,6 +246,26 @@ pub(crate) fn check(mut doctor: Command, id: &str, code: i32) -> (String, String
 }
 
 #[test]
+fn doctor_mends_the_file_of_a_service_that_is_gone() {
+    let sandbox = Sandbox::empty();
+    let file = sandbox.home().join("service.toml");
+    paths::make_private_dir(&sandbox.home()).unwrap();
+    let gone = "endpoint = \"/nobody\"\nhome = \"/nobody\"\naccount = \"0\"\n";
+    let gone = gone.replace("\"/", if SYSTEM == "windows" { "\"C:/" } else { "\"/" });
+    paths::write_private_file(&file, gone.as_bytes()).unwrap();
+    let doctor = |option: &[&str], code| {
+        let mut doctor = vec!["doctor", "--json"];
+        doctor.extend(option);
+        out(&run(&sandbox, &doctor, code))
+    };
+    assert!(doctor(&[], FAILED).contains("although"));
+    assert!(file.exists());
+    doctor(&["--mend"], DONE);
+    assert!(!file.exists());
+    assert!(!doctor(&[], DONE).contains("\"service\""));
+}
+
+#[test]
 fn doctor_finds_a_home_that_cannot_be_made() {
     let sandbox = Sandbox::empty();
     let file = sandbox.directory().join("file");
@@ -328,7 +348,7 @@ fn colours_are_for_terminals_without_no_color() {
 fn home_alone_names_its_own_daemon() {
     let sandbox = Sandbox::new();
     let other = sandbox.directory().join("other");
-    platform::paths::make_private_dir(&other).unwrap();
+    paths::make_private_dir(&other).unwrap();
     // The daemon of another home may listen at the endpoint that this home's last daemon had.
     fs::write(other.join("endpoint"), sandbox.endpoint().as_text()).unwrap();
     let relay = |home: &Path, line: &[&str], code| {
@@ -362,7 +382,7 @@ fn home_alone_names_its_own_daemon() {
 #[test]
 fn failed_start_of_a_daemon_is_explained() {
     let sandbox = Sandbox::empty();
-    platform::paths::make_private_dir(&sandbox.home()).unwrap();
+    paths::make_private_dir(&sandbox.home()).unwrap();
     fs::write(sandbox.home().join("config.toml"), "\nheartbeat = 1\n").unwrap();
     for line in [["up"], ["status"]] {
         let failed = err(&run(&sandbox, &line, FAILED));
@@ -483,19 +503,19 @@ fn importance_reaches_the_recipient() {
 #[test]
 fn doctor_checks_the_policy_and_the_store() {
     let mut sandbox = Sandbox::empty();
-    platform::paths::make_private_dir(&sandbox.home()).unwrap();
+    paths::make_private_dir(&sandbox.home()).unwrap();
     let (policy, store) = (sandbox.home().join("policy.toml"), sandbox.home().join("relay.db"));
     let check = |id: &str, sandbox: &Sandbox, code| {
         let (state, words) = check(sandbox.command([""; 0]), id, code);
         (state, words.split(" -- ").next().unwrap_or_default().to_owned())
     };
-    platform::paths::write_private_file(&policy, b"[[rule]]\nallow = nope\n").unwrap();
+    paths::write_private_file(&policy, b"[[rule]]\nallow = nope\n").unwrap();
     let (state, detail) = check("policy", &sandbox, FAILED);
     assert_eq!(state, "fail");
     assert!(
         detail.ends_with("policy.toml:2: a value is a number, true, false, or a text in quotes")
     );
-    platform::paths::write_private_file(&policy, b"[[rule]]\nallow = true\n").unwrap();
+    paths::write_private_file(&policy, b"[[rule]]\nallow = true\n").unwrap();
     assert_eq!(check("policy", &sandbox, DONE).0, "ok");
 
     let rubbish = "no database at all ".repeat(300);
@@ -743,7 +763,7 @@ fn program_that_attacks_measures_and_leaves_nothing() {
     let mut bench = sandbox.program(example_program("attacks"));
     bench.args(["--quick", "--json"]);
     let temporary = sandbox.directory().join("temporary");
-    platform::paths::make_private_dir(&temporary).unwrap();
+    paths::make_private_dir(&temporary).unwrap();
     for name in ["TMPDIR", "TEMP", "TMP"] {
         bench.env(name, &temporary);
     }
@@ -828,7 +848,7 @@ fn demo_succeeds_inside_a_wrapped_agent_and_leaves_nothing() {
     let temporary = sandbox.directory().join("t");
     fs::create_dir(&temporary).unwrap();
     let key = sandbox.directory().join("key");
-    platform::paths::write_private_file(&key, "0".repeat(64).as_bytes()).unwrap();
+    paths::write_private_file(&key, "0".repeat(64).as_bytes()).unwrap();
     let mut demo = sandbox.command(["demo"]);
     demo.env("AGENT_RELAY_AGENT", "Ann").env("AGENT_RELAY_KEY_FILE", &key);
     for name in ["TMPDIR", "TEMP", "TMP"] {

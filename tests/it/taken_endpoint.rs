@@ -201,6 +201,8 @@ fn daemon_uses_a_private_endpoint_if_others_have_all_usual_ones() {
     let _shared = (!fs::exists(Endpoint::shared().as_text()).unwrap())
         .then(|| Listener::bind(&Endpoint::shared()).unwrap());
     let _taken = Listener::bind(&Endpoint::parse(user.own_endpoint().as_ref()).unwrap()).unwrap();
+    let found = out(&output(user.relay(&["doctor"])));
+    assert!(found.contains("ok   endpoint") && found.contains("a private one"), "{found}");
     user.start(&["up", "--foreground"]);
     let private = user.home().join("agent-relay").join("relay.sock");
     assert_eq!(user.status()["endpoint"], private.to_str().unwrap());
