@@ -15,10 +15,11 @@ use client::home::{
     text,
 };
 use protocol::{
+    glob::{Glob, GlobError},
     name::Name,
     secret::{self, Secret},
 };
-use router::policy::{Glob, GlobError, KEYS_MAX, PER_MINUTE_MAX, Policy, RULES_MAX, Rule};
+use router::policy::{KEYS_MAX, PER_MINUTE_MAX, Policy, RULES_MAX, Rule};
 use serde::{Deserialize, Deserializer, de::Error};
 use std::{num::NonZeroU32, path::Path};
 use toml::Spanned;

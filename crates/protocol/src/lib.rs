@@ -19,6 +19,7 @@ pub mod deliver;
 pub mod delivery_id;
 pub mod envelope;
 pub mod frame;
+pub mod glob;
 pub mod hook;
 mod json;
 pub mod name;

@@ -4,14 +4,13 @@
 //! A policy never changes: it is shared behind an `Arc`, and a reload replaces it. The state of
 //! rate limits, which changes with each message, is in `Pairs`.
 
-mod glob;
 mod pairs;
 
-pub use glob::{Glob, GlobError};
 pub use pairs::PER_MINUTE_MAX;
 pub(crate) use pairs::Pairs;
 
 use protocol::{
+    glob::Glob,
     name::{Name, OPERATOR, RELAY},
     secret::Hash,
 };

@@ -4,7 +4,7 @@
 use crate::{
     ClientId, Input, Limits, Output, PeerProcess, keys,
     oracle::{Arrival, Event, QUANTUM, Testbed},
-    policy::{Glob, Policy, Rule},
+    policy::{Policy, Rule},
     timers::TIMERS_PER_TICK,
     work::{CHECK_WORK, DELIVERY_WORK, FAILURE_WORK, FRAME_WORK, NODE_WORK, ROW_WORK, RULE_WORK},
 };
@@ -12,6 +12,7 @@ use protocol::{
     Moment, Now,
     client_frame::ClientBatch,
     envelope::{Header, Kind},
+    glob::Glob,
     record::QueryResult,
 };
 use serde_json::{Value, json};

@@ -52,7 +52,7 @@ use super::beginnings::BEGINNINGS;
 use crate::{
     ClientId, Input, Limits, Output, PeerProcess, keys,
     oracle::{Arrival, End, Event, Testbed},
-    policy::{Glob, Policy, Rule},
+    policy::{Policy, Rule},
 };
 use expect_test::Expect;
 use protocol::{
@@ -60,6 +60,7 @@ use protocol::{
     code::{ErrorCode, Violation},
     envelope::{Envelope, Header, Kind},
     frame::PREFIX,
+    glob::Glob,
     name::Name,
     payload::Capabilities,
     record::{Change, Clock, Query, QuestionRecord},

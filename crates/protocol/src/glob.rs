@@ -4,7 +4,7 @@
 //! topic. A pattern that can never match is an error, since a rule that was meant to forbid would
 //! then allow.
 
-use protocol::{
+use crate::{
     name::{GUEST, GUEST_DIGITS, NAME_BYTES_MAX, Name, NameError, OPERATOR, RELAY},
     topic::{Pattern, TopicError},
 };
