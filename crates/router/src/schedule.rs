@@ -48,7 +48,7 @@ struct Process {
     credit: Credit,
 }
 
-/// What is left in a round.
+/// The rest of a client's or a process's work in a round.
 #[derive(Debug)]
 struct Credit {
     /// The work; negative in debt.
