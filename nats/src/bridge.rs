@@ -16,7 +16,7 @@ use crate::{
 };
 use async_nats::{Event, Message, Subscriber};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use machines::{border, details, report::Reporter};
+use machines::{border, exports::Exported, report::Reporter, selector::Selector};
 use protocol::name::{Host, Name};
 use serde::{Deserialize, Serialize};
 pub use start::{Started, connect, start, taken};
@@ -79,18 +79,15 @@ const DEPUTY: &str = "a host may have made the NATS server send it";
 pub struct Settings {
     /// This host.
     pub here: Host,
-    /// The agents that it exports.
-    pub exports: Vec<Name>,
     /// The agents of other hosts that may be reached from here, each with its host. All if empty.
-    pub imports: Vec<(Name, Host)>,
-    /// Whether other hosts are told what the exported agents run, and where.
-    pub tells_details: bool,
+    pub imports: Vec<(Selector, Host)>,
 }
 
 impl Settings {
     /// Those agents of a host that may be reached from here.
     pub(crate) fn imported(&self, host: &Host, names: Vec<Name>) -> Vec<Name> {
-        let is_wanted = |name: &Name| self.imports.contains(&(name.clone(), host.clone()));
+        let imports = self.imports.iter().filter(|(_, of)| of == host);
+        let is_wanted = |name: &Name| imports.clone().any(|(it, _)| it.selects(name));
         if self.imports.is_empty() {
             return names;
         }
@@ -148,8 +145,8 @@ struct Bridge<'a> {
     local: Local,
     lines: &'a dyn Fn(&str),
     reporter: &'a Reporter,
-    /// What other hosts are told of the exported agents.
-    details: details::All,
+    /// The agents that this host exports.
+    exported: Exported,
     reports: Reports,
     presence: Presence,
     outbox: Outbox,
@@ -189,6 +186,7 @@ pub async fn run(
         answers,
         stream_bytes,
         stream,
+        exported,
     } = started;
     let now = Instant::now();
     let here = Token::of_host(&settings.here);
@@ -203,7 +201,7 @@ pub async fn run(
         local,
         lines,
         reporter,
-        details: details::All::new(),
+        exported,
         reports: Reports::default(),
         presence,
         outbox: Outbox::new(here.clone(), instance, limit),
@@ -436,7 +434,7 @@ impl Bridge<'_> {
                 let topic: String = line.chars().take(TOPIC_CHARS).collect();
                 self.report(&topic, &line);
             }
-            FromLocal::Details(details) => self.details = details,
+            FromLocal::Exported(exported) => self.exports_changed(*exported),
             FromLocal::Ended(why) => self.end = Some(End::Local(why)),
         }
     }

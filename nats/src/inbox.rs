@@ -11,13 +11,14 @@
 
 use crate::{batch::Batch, subject::Token};
 use bytes::Bytes;
+use machines::border::AGENTS_MAX;
 use std::{
     cmp::Ordering,
     collections::{BTreeMap, HashMap},
 };
 
 /// The lanes of one host at most: more agents than a host can export.
-const LANES_MAX: usize = 32;
+const LANES_MAX: usize = AGENTS_MAX + 16;
 
 /// The frames of a lane that wait for an earlier one, or for the daemon, at most. A bridge has
 /// no more messages on their way than the window of an agent (64), and few answers.
@@ -25,6 +26,9 @@ const FRAMES_MAX: usize = 256;
 
 /// The bytes of a lane that wait at most. A single frame may be larger.
 const BYTES_MAX: usize = 4 << 20;
+
+/// The bytes of all lanes of one host that wait at most. A lane without any may always have a frame.
+const HOST_BYTES_MAX: usize = 128 << 20;
 
 /// A frame whose turn it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +52,8 @@ struct Lane {
     /// The frames that were passed and are not settled, and their bytes.
     passed: usize,
     passed_bytes: usize,
+    /// [`BYTES_MAX`], or 0 while all lanes together have too many.
+    bytes_max: usize,
 }
 
 /// The lanes from one host. The module describes it.
@@ -64,12 +70,15 @@ impl Inbox {
         if self.lanes.len() == LANES_MAX && !self.lanes.contains_key(agent) {
             return Vec::new();
         }
+        let bytes = self.lanes.values().map(|lane| lane.held_bytes + lane.passed_bytes);
+        let is_full = bytes.sum::<usize>() >= HOST_BYTES_MAX;
         let lane = self.lanes.entry(agent.clone()).or_insert_with(|| Lane::new(instance, base));
         if lane.instance != instance {
             // What the earlier instance has passed here is still to be settled.
             let Lane { passed, passed_bytes, .. } = *lane;
             *lane = Lane { passed, passed_bytes, ..Lane::new(instance, base) };
         }
+        lane.bytes_max = if is_full { 0 } else { BYTES_MAX };
         let mut passed = Vec::new();
         lane.begin_at(base, &mut passed);
         for (number, frame) in frames {
@@ -98,7 +107,8 @@ impl Inbox {
 impl Lane {
     fn new(instance: u64, base: u64) -> Self {
         let (held, next) = (BTreeMap::new(), base);
-        Self { instance, base, next, held, held_bytes: 0, passed: 0, passed_bytes: 0 }
+        let (held_bytes, passed, passed_bytes, bytes_max) = (0, 0, 0, BYTES_MAX);
+        Self { instance, base, next, held, held_bytes, passed, passed_bytes, bytes_max }
     }
 
     /// Waits for no number below `base`.
@@ -119,7 +129,7 @@ impl Lane {
     /// Returns a frame if there is room for it.
     fn pass(&mut self, frame: Bytes) -> Option<Bytes> {
         let fits = self.passed == 0
-            || self.passed < FRAMES_MAX && self.passed_bytes + frame.len() <= BYTES_MAX;
+            || self.passed < FRAMES_MAX && self.passed_bytes + frame.len() <= self.bytes_max;
         fits.then(|| {
             self.passed += 1;
             self.passed_bytes += frame.len();
@@ -130,7 +140,7 @@ impl Lane {
     /// Keeps a frame until the earlier ones have come, if there is room for it.
     fn hold(&mut self, number: u64, frame: Bytes) {
         let fits = self.held.is_empty()
-            || self.held.len() < FRAMES_MAX && self.held_bytes + frame.len() <= BYTES_MAX;
+            || self.held.len() < FRAMES_MAX && self.held_bytes + frame.len() <= self.bytes_max;
         if fits && !self.held.contains_key(&number) {
             self.held_bytes += frame.len();
             // A part of a message would keep all of it.

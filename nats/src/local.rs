@@ -1,7 +1,7 @@
 //! The local side of a bridge, which talks to this host's daemon.
 
 use crate::{batch::Batch, outbox::Refusal, subject::Token};
-use machines::{border::Carry, details};
+use machines::{border::Carry, exports::Exported};
 use protocol::name::{Host, Name};
 use tokio::sync::mpsc;
 
@@ -14,6 +14,8 @@ pub const FROM_LOCAL_MAX: usize = 1024;
 /// A notification to the local side.
 #[derive(Debug)]
 pub enum ToLocal {
+    /// This host exports these agents from now on.
+    Exported(Box<Exported>),
     /// A host is present and exports these agents, in place of those that it exported before. The
     /// number is another one after the host was absent.
     Present(Host, Vec<Name>, u64),
@@ -40,8 +42,8 @@ pub enum FromLocal {
     Confirm(Host, String),
     /// A host has refused the message of this id.
     Refused(Host, String),
-    /// The exported agents run these programs.
-    Details(details::All),
+    /// This host exports these agents from now on.
+    Exported(Box<Exported>),
     /// A line for a person.
     Line(String),
     /// The local side has ended, for this reason.

@@ -29,7 +29,8 @@ pub use values::{Carry, Input, Lane, Limit, Output, Publish, Published, Refusal,
 
 /// The bytes on their way at most; further frames are refused.
 ///
-/// The windows of the agents bound what waits at least once, so only a flood reaches this.
+/// The window of a host is a quarter of this, and those of its agents are smaller, so that only
+/// several hosts that confirm nothing reach it.
 pub const BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// The room that headers take of NATS's `max_payload`.

@@ -55,9 +55,15 @@ pub struct Beat {
     pub instance: String,
     /// For how long the bridge has run.
     pub age_ms: u64,
-    /// The agents that it exports.
+    /// The agents that it exports; the rest of them is in `more`.
     #[serde(default)]
     pub exports: Vec<String>,
+    /// The exported agents after the first 20, which is the most that an earlier version takes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more: Vec<String>,
+    /// Whether the bridge takes `more`.
+    #[serde(default)]
+    pub takes_more: bool,
     /// The size of its stream, if it knows it.
     #[serde(default)]
     pub stream_bytes: Option<i64>,
@@ -67,7 +73,7 @@ pub struct Beat {
     /// Whether the bridge ends.
     #[serde(default)]
     pub bye: bool,
-    /// What people of other hosts are shown of the exported agents.
+    /// The programs and directories of the exported agents.
     #[serde(default, skip_serializing_if = "details::All::is_empty")]
     pub details: details::All,
 }
@@ -115,6 +121,7 @@ struct Peer {
     exports: Vec<Name>,
     details: details::All,
     stream_bytes: Option<i64>,
+    takes_more: bool,
     absent_at: Instant,
 }
 
@@ -170,6 +177,11 @@ impl Presence {
         self.peers.get(token)?.stream_bytes
     }
 
+    /// The present hosts whose bridges are of an earlier version, and take only the first agents.
+    pub fn earlier(&self) -> impl Iterator<Item = &Host> {
+        self.peers.values().filter(|peer| !peer.takes_more).map(|peer| &peer.host)
+    }
+
     /// How long this bridge has run.
     #[must_use]
     pub fn age(&self, now: Instant) -> Duration {
@@ -222,6 +234,7 @@ impl Presence {
             details: details::checked(&beat.details, &exports),
             exports,
             stream_bytes: beat.stream_bytes,
+            takes_more: beat.takes_more,
             absent_at: now + SILENCE_MAX,
         };
         let known = self.peers.get_mut(token);
@@ -332,11 +345,11 @@ fn read(token: &Token, bytes: &[u8]) -> Result<(Beat, (Host, Vec<Name>)), String
     let beat: Beat = serde_json::from_slice(bytes).map_err(unreadable)?;
     let host = Host::parse(&beat.host).ok().filter(|host| Token::of_host(host) == *token);
     let host = host.ok_or_else(|| format!("its beat names the host {:?}", quoted(&beat.host)))?;
-    if beat.exports.len() > AGENTS_MAX {
+    if beat.exports.len() + beat.more.len() > AGENTS_MAX {
         return Err(format!("it exports more than {AGENTS_MAX} agents"));
     }
     let mut exports: Vec<Name> = Vec::new();
-    for text in &beat.exports {
+    for text in beat.exports.iter().chain(&beat.more) {
         let name = Name::parse(text)
             .map_err(|why| format!("it exports {:?}, which is no name: {why}", quoted(text)))?;
         if exports.contains(&name) {

@@ -7,7 +7,6 @@
 
 use crate::{
     batch::Batch,
-    bridge::Settings,
     inbox::{Arrived, Inbox},
     local::{FromLocal, Remote, ToLocal},
     outbox::Refusal,
@@ -16,7 +15,6 @@ use crate::{
 use client::{ClientError, Ended};
 use machines::{
     border::{self, Carry, Outcome, Ticket},
-    details::Exported,
     local::{Daemon, JoinError, Local, Transport},
     report::Counters,
     window::Unanswered,
@@ -45,20 +43,18 @@ const REFUSED_MS: u64 = 10_000;
 /// The pause before the daemon is asked again for an agent that it has refused, in milliseconds.
 const REFUSED_RETRY_MS: u64 = 30_000;
 
-/// Runs the local side of a bridge with this secret, until the bridge stops it or the daemon no
-/// longer admits it.
+/// Runs the local side of a bridge with this secret, which exports these agents at first, until the
+/// bridge stops it or the daemon no longer admits it.
 pub fn run(
     daemon: Daemon,
     secret: Secret,
-    settings: &Settings,
+    exports: Vec<Name>,
     remote: &Remote,
     counters: Arc<Counters>,
 ) {
-    let exported = Exported::new(daemon.clone(), settings.exports.clone());
-    let exported = Some(exported).filter(|_| settings.tells_details);
-    let mut local = Local::new(daemon, settings.exports.clone());
+    let mut local = Local::new(daemon, exports);
     let (to_bridge, hosts) = (remote.to.clone(), HashMap::new());
-    let mut side = Side { secret, to_bridge, hosts, tickets: 0, counters, exported };
+    let mut side = Side { secret, to_bridge, hosts, tickets: 0, counters };
     let never = crossbeam_channel::never();
     if let Some(Some(why)) = local.run(&mut side, &remote.from, &never) {
         side.to_bridge(FromLocal::Ended(why));
@@ -73,8 +69,6 @@ struct Side {
     hosts: HashMap<Host, Peer>,
     tickets: Ticket,
     counters: Arc<Counters>,
-    /// The details of the exported agents, unless they are not told.
-    exported: Option<Exported>,
 }
 
 /// A host that is present, and what is on its way from and to it.
@@ -164,6 +158,19 @@ impl Side {
         } else {
             peer.join_at = Some(now.monotonic.plus(REFUSED_RETRY_MS));
         }
+    }
+
+    /// Joins the daemon for other agents of a host that is joined, and leaves it for those that it
+    /// exports no longer.
+    fn change(&mut self, now: Now, host: &Host, exports: Vec<Name>, local: &mut Local) {
+        let Some(peer) = self.hosts.get_mut(host) else { return };
+        let joined = peer.joining();
+        for name in joined.iter().filter(|name| !exports.contains(name)) {
+            local.remove(now, host, name);
+        }
+        peer.refused = exports.iter().filter(|name| !joined.contains(name)).cloned().collect();
+        peer.exports = exports;
+        self.join_refused(now, host, local);
     }
 
     /// Asks the daemon again for those agents of a host that it has refused.
@@ -289,8 +296,16 @@ impl Transport for Side {
 
     fn event(&mut self, now: Now, event: ToLocal, local: &mut Local) -> ControlFlow<Self::End> {
         match event {
+            ToLocal::Exported(exported) => {
+                local.input(now, border::Input::Exports(exported.agents.clone()));
+                self.to_bridge(FromLocal::Exported(exported));
+            }
             ToLocal::Present(host, exports, presence) => {
                 let peer = self.hosts.entry(host.clone()).or_default();
+                if peer.is_joined && peer.presence == presence {
+                    self.change(now, &host, exports, local);
+                    return ControlFlow::Continue(());
+                }
                 (peer.exports, peer.refused, peer.presence) = (exports, Vec::new(), presence);
                 self.join(now, &host, local);
             }
@@ -320,10 +335,6 @@ impl Transport for Side {
     }
 
     fn tick(&mut self, now: Now, local: &mut Local) -> ControlFlow<Self::End> {
-        if let Some(details) = self.exported.as_mut().and_then(|it| it.ask(now.monotonic)) {
-            let details = FromLocal::Details(details.clone());
-            self.to_bridge(details);
-        }
         let due = |peer: &Peer| peer.join_at.is_some_and(|at| at <= now.monotonic);
         let due = self.hosts.iter().filter(|(_, peer)| due(peer));
         let due: Vec<_> = due.map(|(host, peer)| (host.clone(), peer.is_joined)).collect();
@@ -338,8 +349,7 @@ impl Transport for Side {
     }
 
     fn deadline(&self) -> Option<Moment> {
-        let ask = self.exported.as_ref().map(Exported::ask_at);
-        self.hosts.values().filter_map(|peer| peer.join_at).chain(ask).min()
+        self.hosts.values().filter_map(|peer| peer.join_at).min()
     }
 
     fn has_room(&self, host: &Host, agent: &Name) -> bool {

@@ -5,7 +5,7 @@ mod command;
 use super::{
     failure::{DONE, Failure},
     link::{Ended, Side, log},
-    values::{host, local_agent},
+    values::{host, selector},
 };
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
@@ -13,15 +13,11 @@ use command::{Running, Started};
 use crossbeam_channel::RecvTimeoutError;
 use machines::{
     link::End,
-    settings::{self, BRIDGES_FILE, Export},
+    selector::Selector,
+    settings::{self, BRIDGES_FILE},
 };
 use platform::{clock, random};
-use protocol::{
-    calendar::time_limit,
-    name::{Host, Name},
-    secret::Secret,
-    text::escaped,
-};
+use protocol::{calendar::time_limit, name::Host, secret::Secret, text::escaped};
 use std::{ffi::OsString, time::Duration};
 
 /// The first wait before the command is run again, in milliseconds. Each further wait is twice as
@@ -40,7 +36,7 @@ const STEADY_MS: u64 = 10_000;
     subcommand,
     name = "bridge",
     help_triggers("--help"),
-    usage = "<host> [--export <name>] [--import <name>] [-- <command...>]",
+    usage = "<host> [--export <agents>] [--import <agents>] [-- <command...>]",
     example = "agent-relay bridge pi --export Ann -- ssh pi agent-relay stdio --peer laptop --export Bob",
     example = "agent-relay bridge box --export Ann -- docker exec -i box agent-relay stdio --peer host --export Bob",
     example = "agent-relay bridge pi",
@@ -51,14 +47,15 @@ pub(super) struct Bridge {
     #[argh(positional, from_str_fn(host))]
     host: Host,
 
-    /// an agent of this machine that the other one may talk to; required unless bridges.toml names
-    /// some, up to 20 times
-    #[argh(option, arg_name = "name", from_str_fn(local_agent))]
-    export: Vec<Name>,
+    /// agents of this machine that the other one may talk to: a name, or a pattern such as 'web-*';
+    /// required unless bridges.toml names some; repeat it for more
+    #[argh(option, arg_name = "agents", from_str_fn(selector))]
+    export: Vec<Selector>,
 
-    /// an agent of the other machine to link, up to 20 times; default: all that it exports
-    #[argh(option, arg_name = "name", from_str_fn(local_agent))]
-    import: Vec<Name>,
+    /// agents of the other machine to link: a name or a pattern; default: all that it exports;
+    /// repeat it for more
+    #[argh(option, arg_name = "agents", from_str_fn(selector))]
+    import: Vec<Selector>,
 
     /// do not tell the other machine which programs the exported agents run, and in which
     /// directories
@@ -107,9 +104,9 @@ impl Bridge {
             );
             return Err(Failure::usage(format!("no command that reaches {host}")).hint(hint));
         };
-        for (names, of_file) in [(&mut self.export, export), (&mut self.import, import)] {
-            if names.is_empty() {
-                names.extend(of_file.into_iter().map(|Export(name)| name));
+        for (agents, of_file) in [(&mut self.export, export), (&mut self.import, import)] {
+            if agents.is_empty() {
+                *agents = of_file;
             }
         }
         self.no_details |= details == Some(false);

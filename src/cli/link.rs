@@ -13,10 +13,11 @@ use client::home::HomeOptions;
 use crossbeam_channel::{Receiver, bounded};
 use machines::{
     border::AGENTS_MAX,
-    details::Exported,
-    link::{Agents, End, FRAME_EXTRA_BYTES, Link, Pipe},
+    exports::Exports,
+    link::{Agents, End, Event, FRAME_EXTRA_BYTES, Link, Pipe},
     local::{Daemon, Local, check_is_no_agent, now},
     report::{Kind, Report, Reporting},
+    selector::Selector,
 };
 use platform::{
     clock,
@@ -24,7 +25,7 @@ use platform::{
 };
 use protocol::{
     calendar::utc,
-    name::{Host, Name, first_repeated},
+    name::{Host, first_repeated},
     secret::Secret,
     text::escaped,
 };
@@ -36,6 +37,7 @@ const EVENTS_MAX: usize = 64;
 /// This machine's side.
 pub(super) struct Side {
     pub(super) agents: Agents,
+    exports: Vec<Selector>,
     identity: Identity,
     daemon: Daemon,
     frame_bytes_max: u64,
@@ -74,18 +76,20 @@ impl Side {
     pub(super) fn begin(
         options: &HomeOptions,
         peer: Host,
-        (exports, imports): (Vec<Name>, Vec<Name>),
+        (exports, imports): (Vec<Selector>, Vec<Selector>),
         bridge: Option<Secret>,
         tells_details: bool,
     ) -> Result<Self, Failure> {
         check_is_no_agent()?;
-        for (names, option) in [(&exports, "--export"), (&imports, "--import")] {
-            if names.len() > AGENTS_MAX {
+        for (agents, option) in [(&exports, "--export"), (&imports, "--import")] {
+            if agents.len() > AGENTS_MAX {
                 return Err(Failure::usage(format!(
-                    "{option} is given more than {AGENTS_MAX} times"
-                )));
+                    "{option} is given {} times, and one machine exports at most {AGENTS_MAX} agents",
+                    agents.len()
+                ))
+                .hint("name several agents by a pattern, such as 'web-*'"));
             }
-            if let Some(twice) = first_repeated(names) {
+            if let Some(twice) = first_repeated(agents) {
                 return Err(Failure::usage(format!("{option} {twice} is given twice")));
             }
         }
@@ -120,10 +124,12 @@ impl Side {
         Ok(Self {
             agents: Agents {
                 peer,
-                exports,
+                exports: Vec::new(),
+                has_patterns: exports.iter().any(Selector::is_pattern),
                 imports: Some(imports).filter(|all| !all.is_empty()),
                 bridge,
             },
+            exports,
             identity,
             daemon,
             frame_bytes_max: welcome.server.max_frame_bytes,
@@ -154,19 +160,27 @@ impl Side {
         output: impl Write + Send + 'static,
     ) -> Result<Ended, Failure> {
         let (sender, events) = bounded(EVENTS_MAX);
-        let longest = usize::try_from(self.frame_bytes_max).unwrap_or(usize::MAX);
-        let pipe = Pipe::start(input, output, longest.saturating_add(FRAME_EXTRA_BYTES), sender)
-            .map_err(Failure::because)?;
-        let log = log_of(self.kind);
-        let mut link = Link::begin(now(), &self.agents, pipe, self.frame_bytes_max, log);
-        link.report_to(self.reporting.reporter());
         // The daemon may have made another key since.
         let key = self.identity.operator_key(&self.daemon.endpoint)?;
         let daemon = Daemon { key, ..self.daemon.clone() };
-        if self.tells_details {
-            link.tell(Exported::new(daemon.clone(), self.agents.exports.clone()));
+        let log = log_of(self.kind);
+        let mut exports = Exports::new(daemon.clone(), self.exports.clone(), self.tells_details);
+        if self.agents.has_patterns {
+            exports.ask();
         }
-        let mut local = Local::new(daemon, self.agents.exports.iter().cloned());
+        exports.exported().excess().iter().for_each(|line| log(line));
+        let exported = exports.exported().agents.clone();
+        let changes = sender.clone();
+        let following =
+            exports.follow(move |exported| changes.send(Event::Exported(exported.into())).is_ok());
+        let _following = following.map_err(Failure::because)?;
+        let agents = Agents { exports: exported.clone(), ..self.agents.clone() };
+        let longest = usize::try_from(self.frame_bytes_max).unwrap_or(usize::MAX);
+        let pipe = Pipe::start(input, output, longest.saturating_add(FRAME_EXTRA_BYTES), sender)
+            .map_err(Failure::because)?;
+        let mut link = Link::begin(now(), &agents, pipe, self.frame_bytes_max, log);
+        link.report_to(self.reporting.reporter());
+        let mut local = Local::new(daemon, exported);
         let end = local.run(&mut link, &events, &self.stopped);
         let was_open = link.is_open();
         match &end {

@@ -3,16 +3,13 @@
 use super::{
     failure::{DONE, Failure},
     link::{Ended, Side},
-    values::{host, local_agent},
+    values::{host, selector},
 };
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
-use machines::link::End;
+use machines::{link::End, selector::Selector};
 use platform::tty::{Standard, is_terminal};
-use protocol::{
-    name::{Host, Name},
-    text::escaped,
-};
+use protocol::{name::Host, text::escaped};
 use std::io;
 
 /// Link this machine's agents to those of the machine that runs `bridge`.
@@ -21,7 +18,7 @@ use std::io;
     subcommand,
     name = "stdio",
     help_triggers("--help"),
-    usage = "--peer <host> --export <name> [--import <name>]",
+    usage = "--peer <host> --export <agents> [--import <agents>]",
     example = "agent-relay stdio --peer laptop --export Bob",
     note = "`agent-relay bridge` on the other machine starts this, for example through ssh. docs/MACHINES.md has more."
 )]
@@ -30,13 +27,15 @@ pub(super) struct Stdio {
     #[argh(option, arg_name = "host", from_str_fn(host))]
     peer: Host,
 
-    /// an agent of this machine that the other one may talk to; required, up to 20 times
-    #[argh(option, arg_name = "name", from_str_fn(local_agent))]
-    export: Vec<Name>,
+    /// agents of this machine that the other one may talk to: a name, or a pattern such as 'web-*';
+    /// required; repeat it for more
+    #[argh(option, arg_name = "agents", from_str_fn(selector))]
+    export: Vec<Selector>,
 
-    /// an agent of the other machine to link, up to 20 times; default: all that it exports
-    #[argh(option, arg_name = "name", from_str_fn(local_agent))]
-    import: Vec<Name>,
+    /// agents of the other machine to link: a name or a pattern; default: all that it exports;
+    /// repeat it for more
+    #[argh(option, arg_name = "agents", from_str_fn(selector))]
+    import: Vec<Selector>,
 
     /// do not tell the other machine which programs the exported agents run, and in which
     /// directories

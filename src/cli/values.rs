@@ -3,6 +3,7 @@
 
 use super::moment;
 use crate::wrap::attach::DetachKey;
+use machines::selector::Selector;
 use platform::clock;
 use protocol::{
     name::{Host, Name},
@@ -15,6 +16,8 @@ use protocol::{
 pub(super) enum Kind {
     /// The name of another agent. The command or the daemon checks it.
     Agent,
+    /// Agents of one machine: a name or a pattern.
+    Agents,
     /// A message's body, or `-` for standard input.
     Body,
     /// A command to run, with its arguments.
@@ -56,10 +59,11 @@ pub(super) enum Kind {
 }
 
 /// The kind of each placeholder.
-const KINDS: [(&str, Kind); 25] = [
+const KINDS: [(&str, Kind); 26] = [
     ("agent", Kind::Agent),
     ("body", Kind::Body),
     ("command", Kind::Command),
+    ("agents", Kind::Agents),
     ("count", Kind::Count),
     ("key", Kind::DetachKey),
     ("dir", Kind::Directory),
@@ -108,6 +112,7 @@ impl Kind {
     pub(super) const fn description(self) -> &'static str {
         match self {
             Self::Agent | Self::Name => "the name of an agent",
+            Self::Agents => "the name of an agent, or a pattern such as web-*",
             Self::Body => "a text, or - for standard input",
             Self::Command => "a command and its arguments",
             Self::Count => "a number of messages",
@@ -149,6 +154,7 @@ impl Kind {
     /// Checks a value as far as that is possible without a daemon or a file.
     pub(super) fn check(self, value: &str) -> Result<(), String> {
         match self {
+            Self::Agents => selector(value).map(drop),
             Self::Count => count(value).map(drop),
             Self::DetachKey => value.parse::<DetachKey>().map(drop),
             Self::Duration => milliseconds(value).map(drop),
@@ -213,12 +219,13 @@ pub(super) fn agent_of_any_machine(text: &str) -> Result<String, String> {
 
 /// Parses the name of an agent of this machine.
 pub(super) fn agent_name(text: &str) -> Result<String, String> {
-    local_agent(text).map(|name| name.as_str().to_owned())
+    let name = Name::parse(text).map_err(|error| error.to_string())?;
+    Ok(name.as_str().to_owned())
 }
 
-/// Parses the name of an agent of this machine, for a bridge.
-pub(super) fn local_agent(text: &str) -> Result<Name, String> {
-    Name::parse(text).map_err(|error| error.to_string())
+/// Parses the name of an agent of one machine, or a pattern of such names.
+pub(super) fn selector(text: &str) -> Result<Selector, String> {
+    Selector::parse(text)
 }
 
 /// Parses the name of a machine.

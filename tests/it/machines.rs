@@ -58,7 +58,7 @@ impl Side {
             let longest = FRAME_BYTES_MAX + FRAME_EXTRA_BYTES;
             let pipe = Pipe::start(input, output, longest, sender).unwrap();
             let mut local = Local::new(daemon, exports.clone());
-            let agents = Agents { peer, exports, imports: None, bridge };
+            let agents = Agents { peer, exports, has_patterns: false, imports: None, bridge };
             let mut link = Link::begin(now(), &agents, pipe, FRAME_BYTES_MAX as u64, |line| {
                 eprintln!("{line}")
             });
@@ -402,7 +402,7 @@ fn side_that_does_not_introduce_itself_properly_is_refused() {
         (1, json!(["Bob@mac"]), "it exports \"Bob@mac\""),
         (1, json!(["@operator"]), "it exports \"@operator\""),
         (1, json!(["all"]), "this name is reserved"),
-        (1, json!(vec!["Bob"; 21]), "it exports 21 agents, and 20 are the most"),
+        (1, json!(vec!["Bob"; 257]), "it exports 257 agents, and 256 are the most"),
         (1, json!([]), "exports no agent"),
         (1, json!(["Bob", "bob"]), "it exports bob twice"),
         (1, json!("Bob"), "HELLO"),
@@ -508,6 +508,106 @@ fn bridge_and_stdio_link_two_machines_until_they_are_stopped() {
     running.0.kill().unwrap();
     wait(&mut running.0, "the bridge");
     await_presence(&pi, "Ann@laptop", false);
+}
+
+/// The agents that are connected, without those of a test's own.
+fn connected(sandbox: &Sandbox) -> Vec<String> {
+    let agents = sandbox.operator().agents();
+    let here = agents.iter().filter(|agent| agent["here"] == true);
+    here.map(|agent| agent["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn agents_that_match_a_pattern_are_exported_as_long_as_they_are_known() {
+    let (laptop, pi, lab) = (Sandbox::new(), Sandbox::new(), Sandbox::new());
+    let (web, mut db) = (laptop.join("web-1"), laptop.join("db-1"));
+    let mut bob = pi.join("Bob");
+    // An agent of a third machine, whose name matches.
+    let (one, other) = cable();
+    let of_lab = Side::start(&laptop, "lab", &["db-1"], one);
+    let of_laptop = Side::start(&lab, "laptop", &["web-9"], other);
+    await_agent(&laptop, "web-9@lab");
+    let command = stdio(&pi, &["--peer", "laptop", "--export", "Bob", "--export", "api-*"]);
+    let own = ["bridge", "pi", "--export", "WEB-*", "--"].map(str::to_owned);
+    let _bridge = Running(laptop.command(own.iter().chain(&command)).spawn().unwrap());
+    await_agent(&pi, "web-1@laptop");
+    // Agents that join later, on both sides.
+    let mut later = laptop.join("web-2");
+    let _api = pi.join("api-1");
+    await_agent(&pi, "web-2@laptop");
+    await_agent(&laptop, "api-1@pi");
+    bob.send("web-2@laptop", "hello", at_least_once());
+    bob.expect("ACK");
+    let deliver = later.expect("DELIVER");
+    assert_eq!((body(&deliver), &deliver["from"]), ("hello", &json!("Bob@pi")));
+    later.acknowledge(&deliver);
+    // What no pattern matches neither sends nor is known there.
+    db.send("Bob@pi", "from another agent", at_least_once());
+    db.expect("ACK");
+    let refused = db.expect_code("NACK", "REFUSED");
+    let why = refused["payload"]["message"].as_str().unwrap();
+    assert!(why.contains("db-1 is not exported to pi: only web-1, web-2"), "{why}");
+    bob.send("db-1@laptop", "to another agent", at_least_once());
+    bob.expect_code("NACK", "UNKNOWN_AGENT");
+    assert_eq!(connected(&pi), ["api-1", "Bob", "web-1@laptop", "web-2@laptop"]);
+    // An agent that is away stays exported; one whose name is forgotten does not.
+    web.leave();
+    until("a name that is forgotten", || {
+        laptop.run(["purge", "--forget", "web-1"]).status.success()
+    });
+    await_presence(&pi, "web-1@laptop", false);
+    bob.send("web-2@laptop", "again", at_least_once());
+    bob.expect("ACK");
+    later.expect("DELIVER");
+    of_lab.stop();
+    let end = of_laptop.end();
+    assert!(matches!(end, Some(End::Lost(_))), "{end:?}");
+}
+
+#[test]
+fn side_of_an_earlier_version_gets_the_first_agents() {
+    let sandbox = Sandbox::new();
+    let agents: Vec<_> = (0..25).map(|number| format!("a{number}")).collect();
+    let agents: Vec<_> = agents.iter().map(String::as_str).collect();
+    let (one, other) = cable();
+    other.set_read_timeout(Some(WATCHDOG)).unwrap();
+    let side = Side::start(&sandbox, "pi", &agents, one);
+    let mut stranger = Stranger { side, stream: other };
+    let hello = stranger.receive();
+    assert_eq!(hello["payload"]["agents"], json!(agents[..20]));
+    assert_eq!(hello["payload"]["more"], json!(agents[20..]));
+    stranger.hello(1, &json!(["Bob"]));
+    await_agent(&sandbox, "Bob@pi");
+    // All of them are exported: that one knows fewer is its own matter.
+    let mut last = sandbox.join("a24");
+    stranger.send(
+        &json!({"v": 1, "type": "SEND", "id": "x", "ts": 0, "from": "Bob", "to": "a24",
+            "payload": {"kind": "message", "body": "x"}})
+        .to_string(),
+    );
+    assert_eq!(last.expect("DELIVER")["from"], "Bob@pi");
+    stranger.side.stop();
+}
+
+/// A later HELLO changes the agents, at most once a second, and never to names of others.
+#[test]
+fn later_hello_changes_the_agents_of_a_machine() {
+    let sandbox = Sandbox::new();
+    let mut ann = sandbox.join("Ann");
+    let mut stranger = Stranger::before(&sandbox);
+    stranger.hello(1, &json!(["Bob"]));
+    await_agent(&sandbox, "Bob@pi");
+    stranger.send(r#"{"v":1,"type":"WELCOME","id":"w","ts":0,"payload":{}}"#);
+    stranger.hello(1, &json!(["Bob@mac", "@operator"]));
+    stranger.hello(1, &json!(["Cid", "Bob"]));
+    await_agent(&sandbox, "Cid@pi");
+    ann.send("Cid@pi", "hello", at_least_once());
+    ann.expect("ACK");
+    while stranger.receive()["type"] != "SEND" {}
+    stranger.hello(1, &json!(["Cid"]));
+    await_presence(&sandbox, "Bob@pi", false);
+    assert_eq!(connected(&sandbox), ["Ann", "Cid@pi"]);
+    stranger.side.stop();
 }
 
 #[test]

@@ -17,6 +17,7 @@
 mod frames;
 mod pairs;
 
+use super::selector::listed;
 use client::{Answer, Delivery, Forwarded, Outgoing, Reply, SendId};
 use frames::Way;
 use pairs::{Arrived, Pair, Pairs};
@@ -30,8 +31,12 @@ use protocol::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// The most agents of one machine that can be joined.
-pub const AGENTS_MAX: usize = 20;
+/// The most agents that one machine exports: a sixteenth of the names and of the connections of a
+/// daemon.
+pub const AGENTS_MAX: usize = 256;
+
+/// The most agents of one machine that a bridge of an earlier version takes.
+pub const EARLIER_AGENTS_MAX: usize = 20;
 
 /// The most at-least-once messages to one agent of another machine that are on their way there.
 pub(crate) const IN_FLIGHT_MAX: u64 = 64;
@@ -53,7 +58,9 @@ pub type Ticket = u64;
 /// An input of the border. Agents of another machine have their names there, without `@HOST`.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// These agents of a machine were joined to the daemon.
+    /// This machine exports these agents from now on.
+    Exports(Vec<Name>),
+    /// These agents of a machine are joined to the daemon, and no others.
     Present(Host, Vec<Name>),
     /// All agents of a machine left the daemon.
     Absent(Host),
@@ -175,10 +182,8 @@ impl Border {
     /// Handles one input and appends the actions for the driver.
     pub fn handle(&mut self, now: Now, input: Input<'_>, out: &mut Vec<Output>) {
         match input {
-            Input::Present(host, agents) => {
-                let remote = self.remotes.entry(host).or_default();
-                remote.agents = agents.into_iter().collect();
-            }
+            Input::Exports(agents) => self.exports = agents.into_iter().collect(),
+            Input::Present(host, agents) => self.present(now, host, agents, out),
             Input::Absent(host) => {
                 self.remotes.remove(&host);
             }
@@ -201,6 +206,19 @@ impl Border {
             },
             Input::Frame(host, json, ticket) => self.frame(now, host, json, ticket, out),
             Input::Tick => self.tick(now, out),
+        }
+    }
+
+    /// Refuses what waits of a machine's agents that are not joined any more.
+    fn present(&mut self, now: Now, host: Host, agents: Vec<Name>, out: &mut Vec<Output>) {
+        let remote = self.remotes.entry(host.clone()).or_default();
+        remote.agents = agents.into_iter().collect();
+        let left = |sender: &Name| !remote.agents.contains(sender);
+        for ((from, to), arrived) in remote.pairs.remove_senders(left) {
+            let why = format!("no {from}@{host} has joined here any more");
+            let (way, id) = (Way { from: &to, to: &from }, &arrived.message.id.0);
+            refuse(now, &host, way, id, (NackCode::Forbidden.as_str(), &why), out);
+            out.push(Output::Settled(host.clone(), arrived.ticket, Outcome::Refused));
         }
     }
 
@@ -237,13 +255,10 @@ impl Border {
         let from = match Name::parse(&delivery.from) {
             Ok(from) if self.exports.contains(&from) => from,
             _ => {
-                let mut exported: Vec<_> = self.exports.iter().map(Name::as_str).collect();
-                exported.sort_unstable();
-                let why = format!(
-                    "{} is not exported to {host}: only {}",
-                    delivery.from,
-                    exported.join(", ")
-                );
+                let mut exported: Vec<_> = self.exports.iter().cloned().collect();
+                exported.sort_by_key(Name::folded);
+                let only = listed(&exported);
+                let why = format!("{} is not exported to {host}: only {only}", delivery.from);
                 if delivery.requires_ack {
                     out.push(Output::Return(host.clone(), to, delivery.id.clone(), why));
                 } else {

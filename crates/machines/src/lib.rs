@@ -11,8 +11,10 @@
 
 pub mod border;
 pub mod details;
+pub mod exports;
 pub mod link;
 pub mod local;
 pub mod report;
+pub mod selector;
 pub mod settings;
 pub mod window;

@@ -3,19 +3,22 @@
 //!
 //! A link carries frames as docs/PROTOCOL.md, section 3, defines them. Both sides begin with HELLO,
 //! which names the exported agents. A SEND is answered by ACK `accepted` or NACK; a side sends no
-//! more than the window before these answers. Nothing but the names in HELLO and the frames of the
-//! [border] is taken from the other side.
+//! more than the window before these answers. A later HELLO states the agents that are exported since
+//! then, and their details. Nothing but the names and details in HELLO and the frames of the [border]
+//! is taken from the other side.
 
 mod hello;
 mod pipe;
+mod remote_agents;
 
 pub use pipe::{Event, Pipe};
 
 use super::{
     border::{self, Carry, Outcome, Ticket},
-    details::{self, Exported},
+    exports::Exported,
     local::{JoinError, Local, Transport},
     report::{Counters, Reporter},
+    selector::{Selector, listed},
     window::Unanswered,
 };
 use client::{ClientError, Ended};
@@ -31,6 +34,7 @@ use protocol::{
     secret::Secret,
     text::Quoted,
 };
+use remote_agents::RemoteAgents;
 use serde::Serialize;
 use std::{cmp::Ordering, collections::HashMap, fmt, ops::ControlFlow, sync::Arc};
 
@@ -66,9 +70,6 @@ const NAMES_RETRY_MS: u64 = 1_000;
 const LOG_LINES_MAX: usize = 50;
 const LOG_MS: u64 = 60_000;
 
-/// The most bytes of the details of agents in a HELLO.
-const DETAILS_BYTES_MAX: usize = 3_072;
-
 /// The most bytes of a longest frame beyond `max_frame_bytes`, for refusals.
 pub const FRAME_EXTRA_BYTES: usize = 4_096;
 
@@ -94,10 +95,12 @@ impl fmt::Display for End {
 pub struct Agents {
     /// The other machine.
     pub peer: Host,
-    /// The agents that this side exports.
+    /// The agents that this side exports at first.
     pub exports: Vec<Name>,
+    /// Whether this side may export other agents later.
+    pub has_patterns: bool,
     /// The agents that this side wants of those that the other exports; all if absent.
-    pub imports: Option<Vec<Name>>,
+    pub imports: Option<Vec<Selector>>,
     /// The secret by which the daemons know this bridge, on the side that has started the link. The
     /// other side uses the same.
     pub bridge: Option<Secret>,
@@ -121,8 +124,7 @@ pub struct Link<'a> {
     frame_bytes_max: Option<usize>,
     /// The join that waits for names of another bridge.
     joining: Option<Joining>,
-    /// The agents that this side has joined.
-    joined: Vec<Name>,
+    remote: RemoteAgents,
     /// Whether the other side has joined its daemon, too.
     is_open: bool,
     says_waiting: bool,
@@ -139,10 +141,10 @@ pub struct Link<'a> {
     began: Moment,
     log: fn(&str),
     reporter: Option<Reporter>,
-    /// The details of the exported agents, unless they are not told.
-    exported: Option<Exported>,
-    /// What the other side has stated of its agents.
-    stated: details::All,
+    /// The agents that this side exports.
+    exported: Exported,
+    /// Whether the other side has not been told of them.
+    is_untold: bool,
     own_frame_bytes_max: u64,
     counters: Arc<Counters>,
     logged: usize,
@@ -164,7 +166,7 @@ impl<'a> Link<'a> {
             pipe,
             frame_bytes_max: None,
             joining: None,
-            joined: Vec::new(),
+            remote: RemoteAgents::default(),
             is_open: false,
             says_waiting: agents.bridge.is_none(),
             sent: Unanswered::default(),
@@ -178,15 +180,15 @@ impl<'a> Link<'a> {
             began: now.monotonic,
             log,
             reporter: None,
-            exported: None,
-            stated: details::All::new(),
+            exported: Exported { agents: agents.exports.clone(), ..Exported::default() },
+            is_untold: false,
             own_frame_bytes_max: frame_bytes_max,
             counters: Arc::default(),
             logged: 0,
             logged_since: now.monotonic,
             now: now.monotonic,
         };
-        let hello = LinkHello::new(&agents.exports, agents.bridge.as_ref(), frame_bytes_max);
+        let hello = link.own_hello().of_bridge(agents.bridge.as_ref());
         link.write(now, Kind::Hello, &hello);
         link
     }
@@ -195,11 +197,6 @@ impl<'a> Link<'a> {
     pub fn report_to(&mut self, reporter: &Reporter) {
         self.counters = Arc::clone(reporter.counters());
         self.reporter = Some(reporter.clone());
-    }
-
-    /// Tells the other side from now on what the exported agents run, and where.
-    pub fn tell(&mut self, exported: Exported) {
-        self.exported = Some(exported);
     }
 
     /// Whether both sides have joined their daemons.
@@ -244,8 +241,8 @@ impl<'a> Link<'a> {
             };
         }
         match envelope.kind {
-            Kind::Hello => self.stated(&envelope),
-            Kind::Welcome => self.opened(),
+            Kind::Hello => self.later_hello(now, &envelope),
+            Kind::Welcome => self.opened(now),
             Kind::Send => return self.message(&envelope, json, now, local),
             Kind::Ack if envelope.to.is_none() => {
                 if let Ok(ack) = envelope.decode_member::<Ack<'_>>(envelope.payload) {
@@ -291,15 +288,16 @@ impl<'a> Link<'a> {
             return self
                 .refuse("neither side has started the link: run `agent-relay bridge` on one");
         };
-        let agents = hello.agents;
-        for missing in imports.iter().flatten().filter(|name| !agents.contains(name)) {
+        let is_missing = |import: &&Selector| !hello.agents.iter().any(|it| import.selects(it));
+        for missing in imports.iter().flatten().filter(is_missing) {
             (self.log)(&format!("{peer} does not export {missing}"));
         }
-        let is_wanted = |name: &Name| imports.as_ref().is_none_or(|all| all.contains(name));
-        let agents: Vec<_> = agents.into_iter().filter(is_wanted).collect();
-        if agents.is_empty() {
+        let agents = self.imported(hello.agents);
+        if agents.is_empty() && !hello.has_patterns {
             return self.refuse("it exports no agent that this side imports");
         }
+        self.remote.begin(&bridge, hello.takes_more);
+        self.warn_of_excess();
         let (began, again_at) = (now.monotonic, now.monotonic);
         self.join(now, Joining { agents, bridge, began, again_at }, local)
     }
@@ -308,7 +306,7 @@ impl<'a> Link<'a> {
     fn join(&mut self, now: Now, joining: Joining, local: &mut Local) -> ControlFlow<End> {
         let Joining { agents, bridge, began, again_at } = joining;
         let Err(refused) = local.present(now, &self.agents.peer, &agents, &bridge) else {
-            self.joined = agents;
+            self.remote.joined(agents);
             self.write(now, Kind::Welcome, &Empty {});
             return ControlFlow::Continue(());
         };
@@ -340,53 +338,20 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Notes what the other side states of its agents.
-    fn stated(&mut self, envelope: &Envelope<'_>) {
-        let Ok(hello) = envelope.decode_member::<LinkHello>(envelope.payload) else { return };
-        let stated = details::checked(&hello.details, &self.joined);
-        if stated != self.stated {
-            self.stated = stated;
-            self.report_stated();
-        }
-    }
-
-    fn report_stated(&self) {
-        if let Some(reporter) = &self.reporter {
-            let (host, stated) = (self.agents.peer.to_string(), self.stated.clone());
-            reporter.update(move |report| report.host_stated(&host, stated));
-        }
-    }
-
-    /// Tells the other side what the exported agents run, if that has changed.
-    fn tell_details(&mut self, now: Now) {
-        let Some(all) = self.exported.as_mut().and_then(|it| it.ask(now.monotonic)) else { return };
-        let all = details::fitting(all, DETAILS_BYTES_MAX);
-        let exports = &self.agents.exports;
-        let hello = LinkHello::with_details(exports, self.own_frame_bytes_max, all);
-        self.write(now, Kind::Hello, &hello);
-    }
-
     /// Notes that the other side has joined its daemon.
-    fn opened(&mut self) {
+    fn opened(&mut self, now: Now) {
         self.is_open = true;
-        let Agents { peer, exports, bridge, .. } = self.agents;
         if let Some(reporter) = &self.reporter {
-            let host = peer.to_string();
-            let agents = self.joined.iter().map(Name::to_string).collect();
-            reporter.update(move |report| {
-                report.linked(None);
-                report.host_came(&host, agents);
-            });
-            self.report_stated();
+            reporter.update(|report| report.linked(None));
         }
-        // The other side's messages are shown beside this one's.
-        if bridge.is_none() {
-            return;
+        self.report_agents();
+        self.tell_exports(now);
+        let Agents { peer, bridge, .. } = self.agents;
+        // The other side's lines are shown next to this one's.
+        if bridge.is_some() {
+            let (here, there) = (self.remote.listed(peer), listed(&self.exported.agents));
+            (self.log)(&format!("linked to {peer}: {here} here, {there} there"));
         }
-        let here: Vec<_> = self.joined.iter().map(|name| name.at(peer).to_string()).collect();
-        let there: Vec<_> = exports.iter().map(Name::to_string).collect();
-        let (here, there) = (here.join(", "), there.join(", "));
-        (self.log)(&format!("linked to {peer}: {here} here, {there} there"));
     }
 
     fn message(
@@ -401,7 +366,8 @@ impl<'a> Link<'a> {
         self.received_ids.insert(ticket, envelope.id.clone().into_owned());
         // A message without a valid recipient is refused at once, so it needs no window.
         if let Some(to) = envelope.to.as_deref().and_then(|to| Name::parse(to).ok())
-            && self.received.add(ticket, to, json.len()).is_exceeded(json.len())
+            && (self.received.add(ticket, to, json.len()).is_exceeded(json.len())
+                || self.received.is_exceeded(json.len()))
         {
             return self.refuse("it sends more than a link allows");
         }
@@ -459,6 +425,7 @@ impl Transport for Link<'_> {
                 return self.refuse(&what);
             }
             Event::Closed(why) => return ControlFlow::Break(End::Lost(why)),
+            Event::Exported(exported) => self.exports_changed(now, *exported, local),
         }
         if self.is_flooded() {
             return self.refuse("it does not read the answers to what it sends");
@@ -476,14 +443,14 @@ impl Transport for Link<'_> {
         if self.frame_bytes_max.is_some() && now.monotonic >= self.last_sent.plus(PING_MS) {
             self.write(now, Kind::Ping, &Empty {});
         }
-        if self.is_open {
-            self.tell_details(now);
-        }
         if !self.says_waiting && now.monotonic >= self.began.plus(WAITING_MS) {
             self.says_waiting = true;
             if self.frame_bytes_max.is_none() {
                 (self.log)(&format!("waiting for {}", self.agents.peer));
             }
+        }
+        if self.remote.change_at().is_some_and(|at| at <= now.monotonic) {
+            self.change_remote_agents(now, local);
         }
         match self.joining.take_if(|joining| joining.again_at <= now.monotonic) {
             Some(joining) => self.join(now, joining, local),
@@ -495,8 +462,8 @@ impl Transport for Link<'_> {
         let ping = self.frame_bytes_max.map(|_| self.last_sent.plus(PING_MS));
         let waiting = (!self.says_waiting).then(|| self.began.plus(WAITING_MS));
         let joining = self.joining.as_ref().map(|joining| joining.again_at);
-        let ask = self.exported.as_ref().filter(|_| self.is_open).map(Exported::ask_at);
-        [Some(self.lost_at()), ping, waiting, joining, ask].into_iter().flatten().min()
+        let change = self.remote.change_at();
+        [Some(self.lost_at()), ping, waiting, joining, change].into_iter().flatten().min()
     }
 
     fn has_room(&self, _: &Host, agent: &Name) -> bool {
@@ -546,12 +513,19 @@ impl Transport for Link<'_> {
     }
 
     fn log(&mut self, line: String) {
+        self.say(&line);
+    }
+}
+
+impl Link<'_> {
+    /// Writes a line to the log, unless the other side may cause too many.
+    fn say(&mut self, line: &str) {
         if self.now >= self.logged_since.plus(LOG_MS) {
             (self.logged, self.logged_since) = (0, self.now);
         }
         self.logged += 1;
         match self.logged.cmp(&LOG_LINES_MAX) {
-            Ordering::Less => (self.log)(&line),
+            Ordering::Less => (self.log)(line),
             Ordering::Equal => (self.log)("further lines of this minute are not shown"),
             Ordering::Greater => {}
         }

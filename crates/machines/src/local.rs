@@ -187,10 +187,23 @@ impl Local {
         bridge: &Secret,
     ) -> Result<(), JoinError> {
         self.join(host, agent, bridge)?;
+        self.present_joined(now, host);
+        Ok(())
+    }
+
+    /// Leaves the daemon for an agent of a machine. Its session can be resumed.
+    pub fn remove(&mut self, now: Now, host: &Host, agent: &Name) {
+        let is_agent = |joined: &mut Joined| joined.host == *host && joined.name == *agent;
+        let left = self.joined.extract_if(.., is_agent);
+        left.for_each(|joined| joined.client.hang_up());
+        self.present_joined(now, host);
+    }
+
+    /// Tells the border which agents of a machine are joined.
+    fn present_joined(&mut self, now: Now, host: &Host) {
         let joined = self.joined.iter().filter(|joined| joined.host == *host);
         let agents = joined.map(|joined| joined.name.clone()).collect();
         self.input(now, border::Input::Present(host.clone(), agents));
-        Ok(())
     }
 
     fn join(&mut self, host: &Host, name: &Name, bridge: &Secret) -> Result<(), JoinError> {

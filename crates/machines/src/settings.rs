@@ -1,11 +1,12 @@
 //! The settings of bridges that people write into files of the home: nats.toml and bridges.toml.
 
+use crate::selector::Selector;
 use client::home::{
     ConfigError, is_absent,
     parse::{self, Table},
     text,
 };
-use protocol::name::{Host, Name};
+use protocol::name::Host;
 use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, SeqAccess, Visitor},
@@ -44,10 +45,11 @@ pub struct Nats {
     pub tls_cert: Option<PathBuf>,
     /// The file with the key of that certificate.
     pub tls_key: Option<PathBuf>,
-    /// The agents here that other machines may reach.
+    /// The agents here that other machines may reach: names, or patterns such as `web-*`.
     #[serde(deserialize_with = "texts")]
-    pub export: Vec<Export>,
-    /// The agents that may be reached from here, each as NAME@HOST; all without this key.
+    pub export: Vec<Selector>,
+    /// The agents that may be reached from here, each as NAME@HOST or PATTERN@HOST; all without this
+    /// key.
     #[serde(deserialize_with = "texts")]
     pub import: Vec<Import>,
     /// The replicas of this machine's stream in NATS, if it does not exist: 1, 3 or 5.
@@ -65,25 +67,22 @@ pub struct Bridge {
     /// The program that reaches the other machine, and its arguments.
     #[serde(deserialize_with = "texts")]
     pub command: Vec<String>,
-    /// The agents of this machine that the other one may talk to.
+    /// The agents of this machine that the other one may talk to: names, or patterns such as
+    /// `web-*`.
     #[serde(deserialize_with = "texts")]
-    pub export: Vec<Export>,
-    /// The agents of the other machine to link; all without this key.
+    pub export: Vec<Selector>,
+    /// The agents of the other machine to link: names or patterns; all without this key.
     #[serde(default, deserialize_with = "texts")]
-    pub import: Vec<Export>,
+    pub import: Vec<Selector>,
     /// Whether the other machine is told which programs the exported agents run, and in which
     /// directories: `true` without this key.
     #[serde(default)]
     pub details: Option<bool>,
 }
 
-/// An agent of one machine.
+/// Agents of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Export(pub Name);
-
-/// An agent of a machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Import(pub Name, pub Host);
+pub struct Import(pub Selector, pub Host);
 
 impl Nats {
     /// Reads a file. `None` if it does not exist.
@@ -143,10 +142,9 @@ impl FromText for Host {
     }
 }
 
-impl FromText for Export {
+impl FromText for Selector {
     fn from_text(text: String) -> Result<Self, String> {
-        let name = Name::parse(&text);
-        name.map(Self).map_err(|why| format!("{text:?} is no name of an agent: {why}"))
+        Self::parse(&text).map_err(|why| format!("{text:?} is no name of an agent: {why}"))
     }
 }
 
@@ -154,8 +152,7 @@ impl FromText for Import {
     fn from_text(text: String) -> Result<Self, String> {
         let (name, host) =
             text.split_once('@').ok_or_else(|| format!("{text:?} must be NAME@HOST"))?;
-        let Export(name) = Export::from_text(name.to_owned())?;
-        Ok(Self(name, Host::from_text(host.to_owned())?))
+        Ok(Self(Selector::from_text(name.to_owned())?, Host::from_text(host.to_owned())?))
     }
 }
 
@@ -233,13 +230,13 @@ mod tests {
     fn settings_of_nats_are_read() {
         assert_eq!(nats("# nothing\n"), Ok(Nats::default()));
         let text = "host = 'desk'\nserver = ['nats://a', 'nats://b']\ncreds = 'desk.creds'\n\
-                    export = ['Ann']\nimport = ['Bob@pi']\nreplicas = 3\n";
+                    export = ['Ann', 'web-*']\nimport = ['Bob@pi']\nreplicas = 3\n";
         let read = nats(text).unwrap();
         assert_eq!(read.host.unwrap().as_str(), "desk");
         assert_eq!(read.server, ["nats://a", "nats://b"]);
-        let (bob, pi) = (Name::parse("Bob").unwrap(), Host::parse("pi").unwrap());
+        let (bob, pi) = (Selector::parse("Bob").unwrap(), Host::parse("pi").unwrap());
         assert_eq!(read.import, [Import(bob, pi)]);
-        assert_eq!((read.export.len(), read.replicas), (1, Some(3)));
+        assert_eq!((read.export.len(), read.replicas), (2, Some(3)));
     }
 
     #[test]

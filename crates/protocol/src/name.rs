@@ -179,8 +179,8 @@ impl fmt::Display for Host {
 
 /// Returns the first of the names that stands in the list before.
 #[must_use]
-pub fn first_repeated(names: &[Name]) -> Option<&Name> {
-    let is_repeated = |(at, name): &(usize, &Name)| names[..*at].contains(name);
+pub fn first_repeated<T: PartialEq>(names: &[T]) -> Option<&T> {
+    let is_repeated = |(at, name): &(usize, &T)| names[..*at].contains(name);
     names.iter().enumerate().find(is_repeated).map(|(_, name)| name)
 }
 

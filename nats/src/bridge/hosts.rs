@@ -8,9 +8,12 @@ use crate::{
     subject::{self, Token},
 };
 use async_nats::Message;
-use machines::details;
+use machines::{border::EARLIER_AGENTS_MAX, details, exports::Exported, selector::listed};
 use protocol::name::Name;
-use std::time::{Duration, Instant};
+use std::{
+    mem,
+    time::{Duration, Instant},
+};
 
 /// The bytes of a beat's member `details`, besides its value.
 const DETAILS_MEMBER_BYTES: usize = 16;
@@ -35,13 +38,16 @@ impl Bridge<'_> {
     }
 
     pub(super) fn present(&mut self, outputs: Vec<presence::Output>) {
+        let is_present =
+            |output: &presence::Output| matches!(output, presence::Output::Present(..));
+        if outputs.iter().any(is_present) {
+            self.warn_of_excess();
+        }
         for output in outputs {
             match output {
                 presence::Output::Present(host, names) => {
                     let names = self.settings.imported(&host, names);
-                    let list: Vec<_> = names.iter().map(Name::as_str).collect();
-                    let list =
-                        if list.is_empty() { "no agent".to_owned() } else { list.join(", ") };
+                    let list = listed(&names);
                     let (came, agents) = (host.to_string(), names.iter().map(Name::to_string));
                     let agents = agents.collect();
                     self.reporter.update(move |report| report.host_came(&came, agents));
@@ -85,6 +91,37 @@ impl Bridge<'_> {
         }
     }
 
+    /// Exports other agents, and tells the other hosts.
+    pub(super) fn exports_changed(&mut self, exported: Exported) {
+        if exported.left_out != self.exported.left_out
+            && let Some(line) = exported.excess()
+        {
+            self.report("left out", &line);
+        }
+        let before = mem::replace(&mut self.exported, exported).agents;
+        if before != self.exported.agents {
+            self.warn_of_excess();
+            self.beat(false, false);
+        }
+    }
+
+    /// Says which exported agents the hosts of an earlier version do not take.
+    fn warn_of_excess(&mut self) {
+        let (first, agents) = (EARLIER_AGENTS_MAX, &self.exported.agents);
+        if agents.len() <= first {
+            return;
+        }
+        let (count, rest) = (agents.len(), listed(&agents[first..]));
+        let hosts: Vec<_> = self.presence.earlier().map(ToString::to_string).collect();
+        for host in hosts {
+            let line = format!(
+                "{host} has an earlier version of agent-relay-nats, which takes {first} agents of \
+                 {count}: not {rest}"
+            );
+            self.say(&format!("earlier {host}"), &line);
+        }
+    }
+
     /// Does what is due with each beat.
     pub(super) fn period(&mut self) {
         // The event of a new server is dropped if there are too many.
@@ -100,8 +137,8 @@ impl Bridge<'_> {
         self.last_beat = now;
         let age = self.presence.age(now);
         let (settings, stream_bytes) = (self.settings, self.stream_bytes);
-        let details = &self.details;
-        let own = Own { settings, instance: self.instance, stream_bytes, details };
+        let exported = &self.exported;
+        let own = Own { settings, instance: self.instance, stream_bytes, exported };
         let beat = own.beat(age, ask, bye);
         // Without this beat, the next one or the silence counts.
         self.link.publish_now(subject::presence(&self.here), beat);
@@ -113,18 +150,22 @@ pub(super) struct Own<'a> {
     pub(super) settings: &'a Settings,
     pub(super) instance: u64,
     pub(super) stream_bytes: Option<i64>,
-    pub(super) details: &'a details::All,
+    pub(super) exported: &'a Exported,
 }
 
 impl Own<'_> {
     /// A beat as the bytes of a message.
     pub(super) fn beat(&self, age: Duration, ask: bool, bye: bool) -> bytes::Bytes {
+        let mut exports: Vec<_> = self.exported.agents.iter().map(Name::to_string).collect();
+        let more = exports.split_off(exports.len().min(EARLIER_AGENTS_MAX));
         let beat = Beat {
             version: VERSION,
             host: self.settings.here.to_string(),
             instance: presence::instance(self.instance),
             age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
-            exports: self.settings.exports.iter().map(ToString::to_string).collect(),
+            exports,
+            more,
+            takes_more: true,
             stream_bytes: self.stream_bytes,
             ask,
             bye,
@@ -133,6 +174,6 @@ impl Own<'_> {
         let bytes = |beat: &Beat| serde_json::to_vec(beat).expect("a beat is JSON");
         // A longer beat would not be read.
         let room = BEAT_BYTES_MAX.saturating_sub(bytes(&beat).len() + DETAILS_MEMBER_BYTES);
-        bytes(&Beat { details: details::fitting(self.details, room), ..beat }).into()
+        bytes(&Beat { details: details::fitting(&self.exported.details, room), ..beat }).into()
     }
 }

@@ -13,7 +13,7 @@ use async_nats::{
     rustls::{self, AlertDescription, CertificateError},
 };
 use futures_util::StreamExt;
-use machines::details;
+use machines::exports::Exported;
 use std::{
     error::Error as _,
     io,
@@ -36,14 +36,17 @@ pub struct Started {
     pub(super) answers: Vec<presence::Output>,
     pub(super) stream_bytes: Option<i64>,
     pub(super) stream: StreamSettings,
+    pub(super) exported: Exported,
 }
 
-/// Connects to NATS and prepares a bridge. Waits until NATS is there.
+/// Connects to NATS and prepares a bridge that exports these agents at first. Waits until NATS is
+/// there.
 ///
 /// # Errors
 /// If this host cannot take part: a sentence with the remedy.
 pub async fn start(
     settings: &Settings,
+    exported: Exported,
     servers: &Servers,
     stream: StreamSettings,
     lines: &dyn Fn(&str),
@@ -58,15 +61,24 @@ pub async fn start(
     let instance = u64::from_be_bytes(random);
     let now = Instant::now();
     let mut presence = Presence::new(here.clone(), presence::instance(instance), now);
-    let details = &details::All::new();
-    let own = Own { settings, instance, stream_bytes, details };
+    let own = Own { settings, instance, stream_bytes, exported: &exported };
     let mut subscribers = Subscribers {
         confirmations: subscribe(&link, subject::confirmations(&here, "*")).await?,
         beats: subscribe(&link, format!("{PRESENCE}.*")).await?,
     };
     let beats = &mut subscribers.beats;
     let answers = ask_who_is_there(&own, &link, &here, &mut presence, beats).await?;
-    Ok(Started { link, events, subscribers, instance, presence, answers, stream_bytes, stream })
+    Ok(Started {
+        link,
+        events,
+        subscribers,
+        instance,
+        presence,
+        answers,
+        stream_bytes,
+        stream,
+        exported,
+    })
 }
 
 async fn subscribe(link: &Link, subject: String) -> Result<Subscriber, String> {
@@ -113,7 +125,7 @@ pub async fn connect(
     }
 }
 
-/// What helps if a certificate is refused, here or by the server: to wait does not.
+/// The remedy for a certificate that was refused, here or by the server. Waiting does not help.
 fn certificate_remedy(error: &ConnectError) -> Option<&'static str> {
     let error = error.source()?.downcast_ref::<io::Error>()?.get_ref()?;
     match error.downcast_ref::<rustls::Error>()? {

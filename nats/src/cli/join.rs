@@ -5,20 +5,20 @@ use crate::{
     bridge::{self, End, Settings},
     js,
     link::{Servers, StreamSettings},
-    local, side,
+    local::{self, ToLocal},
+    side,
 };
 use argh::FromArgs;
 use client::home::{ConfigError, HomeOptions};
 use machines::{
     border::AGENTS_MAX,
+    exports::Exports,
     local::Daemon,
     report::{Kind, Report, Reporter, Reporting},
-    settings::{Export, Import, NATS_FILE, Nats},
+    selector::Selector,
+    settings::{Import, NATS_FILE, Nats},
 };
-use protocol::{
-    name::{Host, Name},
-    secret::Secret,
-};
+use protocol::{name::Host, secret::Secret};
 use std::{io, path::PathBuf, sync::Arc, thread};
 use tokio::sync::watch;
 
@@ -42,11 +42,13 @@ pub(super) struct Join {
     /// the name of this machine
     #[argh(option, arg_name = "HERE")]
     host: Option<String>,
-    /// an agent here that other machines may reach; repeat it for more
-    #[argh(option, arg_name = "NAME")]
+    /// agents here that other machines may reach: a name, or a pattern such as 'web-*'; repeat it
+    /// for more
+    #[argh(option, arg_name = "AGENTS")]
     export: Vec<String>,
-    /// an agent that may be reached from here; without this option, all that others export
-    #[argh(option, arg_name = "NAME@HOST")]
+    /// agents that may be reached from here: NAME@HOST or PATTERN@HOST; without this option, all
+    /// that others export
+    #[argh(option, arg_name = "AGENTS@HOST")]
     import: Vec<String>,
     /// do not tell other machines which programs the exported agents run, and in which directories
     #[argh(switch)]
@@ -83,6 +85,8 @@ impl Join {
         let home = HomeOptions { endpoint: self.endpoint.clone(), home: self.home.clone() };
         let file = self.file(&home)?;
         let settings = self.settings(&file)?;
+        let exports = self.exports(&file)?;
+        let tells_details = !self.no_details && file.details != Some(false);
         let replicas = self.replicas.or(file.replicas).unwrap_or(1);
         check_replicas(replicas)?;
         let urls = if self.server.is_empty() { file.server } else { self.server };
@@ -101,7 +105,8 @@ impl Join {
         let report = Report::new(Kind::Nats, settings.here.as_str(), env!("CARGO_PKG_VERSION"));
         let reporting = Reporting::begin(&context.home, report, log).map_err(no_thread)?;
         let stream = StreamSettings { replicas, bytes: js::STREAM_BYTES };
-        let bridge = Bridge { settings, servers, stream, urls: urls.join(","), daemon };
+        let exports = Exports::new(daemon.clone(), exports, tells_details);
+        let bridge = Bridge { settings, exports, servers, stream, urls: urls.join(","), daemon };
         let ended = bridge.run(reporting.reporter());
         reporting.end(ended.as_ref().err().map(|failure| failure.message.clone()));
         ended
@@ -133,44 +138,49 @@ impl Join {
                 return Err(Failure::usage(why));
             }
         };
-        let exports = self.export.iter().map(|text| agent(text, "--export"));
-        let mut exports: Vec<_> = exports.collect::<Result<_, _>>()?;
-        if exports.is_empty() {
-            exports.extend(file.export.iter().map(|Export(name)| name.clone()));
-        }
-        let mut distinct: Vec<Name> = Vec::new();
-        for name in exports {
-            if !distinct.contains(&name) {
-                distinct.push(name);
-            }
-        }
-        if distinct.len() > AGENTS_MAX {
-            return Err(Failure::usage(format!(
-                "{} agents are exported, and at most {AGENTS_MAX} can be; leave out some",
-                distinct.len()
-            )));
-        }
         let imports = self.import.iter().map(|text| {
             let (name, host) = text
                 .split_once('@')
                 .ok_or_else(|| Failure::usage(format!("{text:?} must be NAME@HOST in --import")))?;
             let host = Host::parse(host)
                 .map_err(|why| Failure::usage(format!("{text:?} in --import: {why}")))?;
-            Ok((agent(name, "--import")?, host))
+            Ok((selector(name, "--import")?, host))
         });
         let mut imports: Vec<_> = imports.collect::<Result<_, _>>()?;
         if imports.is_empty() {
-            imports
-                .extend(file.import.iter().map(|Import(name, host)| (name.clone(), host.clone())));
+            imports.extend(file.import.iter().map(|Import(of, host)| (of.clone(), host.clone())));
         }
-        let tells_details = !self.no_details && file.details != Some(false);
-        Ok(Settings { here, exports: distinct, imports, tells_details })
+        Ok(Settings { here, imports })
+    }
+
+    /// The agents that are exported.
+    fn exports(&self, file: &Nats) -> Result<Vec<Selector>, Failure> {
+        let exports = self.export.iter().map(|text| selector(text, "--export"));
+        let mut exports: Vec<_> = exports.collect::<Result<_, _>>()?;
+        if exports.is_empty() {
+            exports.clone_from(&file.export);
+        }
+        let mut distinct: Vec<Selector> = Vec::new();
+        for selector in exports {
+            if !distinct.contains(&selector) {
+                distinct.push(selector);
+            }
+        }
+        if distinct.len() > AGENTS_MAX {
+            return Err(Failure::usage(format!(
+                "{} agents are exported, and at most {AGENTS_MAX} can be; name several by a pattern, \
+                 such as 'web-*'",
+                distinct.len()
+            )));
+        }
+        Ok(distinct)
     }
 }
 
 /// A bridge that is ready to start.
 struct Bridge {
     settings: Settings,
+    exports: Exports,
     servers: Servers,
     stream: StreamSettings,
     /// The servers' URLs, for people.
@@ -180,7 +190,10 @@ struct Bridge {
 
 impl Bridge {
     fn run(self, reporter: &Reporter) -> Result<(), Failure> {
-        let Self { settings, servers, stream, urls, daemon } = self;
+        let Self { settings, mut exports, servers, stream, urls, daemon } = self;
+        exports.ask();
+        exports.exported().excess().iter().for_each(|line| log(line));
+        let exported = exports.exported().clone();
         let (stop, stopped) = watch::channel(false);
         let _listening = platform::stop_signals::listen(move |_| {
             stop.send_replace(true);
@@ -193,7 +206,8 @@ impl Bridge {
             reporter.update(move |report| report.failed(&text));
         };
         runtime()?.block_on(async {
-            let start = bridge::start(&settings, &servers, stream, &waiting);
+            let agents = exported.agents.clone();
+            let start = bridge::start(&settings, exported, &servers, stream, &waiting);
             let started = tokio::select! {
                 started = start => started.map_err(Failure::failed)?,
                 () = stop_came(stopped.clone()) => return Ok(()),
@@ -201,13 +215,15 @@ impl Bridge {
             log(&format!("joined to {urls}"));
             let (local, remote) = local::channels();
             // The local side may still wait for events when the bridge is gone.
-            let _events = local.to.clone();
-            let here = settings.clone();
+            let (_events, changes) = (local.to.clone(), local.to.clone());
+            let change =
+                move |exported| changes.send(ToLocal::Exported(Box::new(exported))).is_ok();
+            let _following = exports.follow(change).map_err(no_thread)?;
             let secret = Secret::from_random(platform::random::bytes().map_err(no_random)?);
             let counters = Arc::clone(reporter.counters());
             let side = thread::Builder::new()
                 .name("local".to_owned())
-                .spawn(move || side::run(daemon, secret, &here, &remote, counters))
+                .spawn(move || side::run(daemon, secret, agents, &remote, counters))
                 .map_err(no_thread)?;
             let stopped = stop_came(stopped);
             let end = bridge::run(&settings, started, local, (&log, reporter), stopped).await;
@@ -232,8 +248,8 @@ fn no_random(error: io::Error) -> Failure {
     Failure::failed(format!("the system has no random numbers: {error}"))
 }
 
-fn agent(text: &str, option: &str) -> Result<Name, Failure> {
-    Name::parse(text).map_err(|why| {
+fn selector(text: &str, option: &str) -> Result<Selector, Failure> {
+    Selector::parse(text).map_err(|why| {
         Failure::usage(format!("{text:?} is no name of an agent: {why}; change {option}"))
     })
 }

@@ -341,3 +341,21 @@ proptest! {
         prop_assert!(world.unconfirmed.is_empty(), "{:?}", world.unconfirmed);
     }
 }
+
+#[test]
+fn host_that_fills_many_lanes_has_one_frame_in_each_further_one() {
+    let mut inbox = Inbox::default();
+    let text = "x".repeat(BYTES_MAX / 2);
+    let frames = [(1, text.as_str()), (2, &text)];
+    let arrived = |inbox: &mut Inbox, lane: usize| {
+        let agent = Token::of_agent(&Name::parse(&format!("a{lane}")).unwrap());
+        inbox.arrived(&agent, batch(1, 1, &frames)).len()
+    };
+    let most = HOST_BYTES_MAX / BYTES_MAX;
+    assert!((0..most).all(|lane| arrived(&mut inbox, lane) == 2));
+    assert_eq!(arrived(&mut inbox, most), 1);
+    let (lane, bytes) = (Token::of_agent(&Name::parse("a0").unwrap()), text.len());
+    (0..2).for_each(|_| inbox.settled(&lane, bytes));
+    (0..2).for_each(|_| inbox.settled(&Token::of_agent(&Name::parse("a1").unwrap()), bytes));
+    assert_eq!(arrived(&mut inbox, most + 1), 2);
+}

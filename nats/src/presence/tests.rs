@@ -164,8 +164,20 @@ fn beat_that_lies_or_is_malformed_is_refused_with_the_reason() {
     assert!(world.refusal("pi", &vec![b' '; BEAT_BYTES_MAX + 1]).contains("bytes"));
     let many: Vec<_> = (0..=AGENTS_MAX).map(|index| format!("a{index}")).collect();
     let many: Vec<_> = many.iter().map(String::as_str).collect();
-    assert!(world.refusal("pi", &json(beat("pi", &many))).contains("more than 20"));
+    assert!(world.refusal("pi", &json(beat("pi", &many))).contains("more than 256"));
     assert_eq!(world.presence.deadline(), None);
+}
+
+#[test]
+fn agents_after_those_that_an_earlier_version_takes_are_exported() {
+    let mut world = World::new();
+    let mut more = beat("pi", &["Bob"]);
+    more["more"] = json!(["Al"]);
+    more["takes_more"] = json!(true);
+    assert_eq!(world.beat("pi", &more), [present("pi", &["Al", "Bob"])]);
+    assert_eq!(world.presence.earlier().count(), 0);
+    world.beat("lab", &beat("lab", &["Zoe"]));
+    assert_eq!(world.presence.earlier().collect::<Vec<_>>(), [&host("lab")]);
 }
 
 #[test]

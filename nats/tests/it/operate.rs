@@ -1,7 +1,7 @@
 //! What an operator sees of a bridge, and sets.
 
 use crate::support::{host::Host, nats::Nats, until};
-use client::{Client, Settings};
+use client::{Client, Event, Outgoing, Settings};
 use serde_json::{Value, json};
 
 /// The report of a host's bridge; null if there is none.
@@ -72,6 +72,36 @@ fn agents_of_other_hosts_have_their_programs_and_directories() {
     // The other way, only the agents of pi have programs.
     until("Ann on pi", || agents(&pi).contains("Ann@desk").then_some(()));
     assert!(!agents(&pi).contains("claude"), "{}", agents(&pi));
+}
+
+#[test]
+fn agents_that_match_a_pattern_are_exported_as_long_as_they_are_known() {
+    let nats = Nats::one();
+    let mut hosts = [Host::new("desk", &["web-*"]), Host::new("pi", &["Bob"])];
+    let (web, _db) = (hosts[0].join("web-1"), hosts[0].join("db-1"));
+    let bob = hosts[1].join("Bob");
+    for host in &mut hosts {
+        host.start_bridge_with(&nats.urls(), &[]);
+    }
+    let [desk, pi] = hosts;
+    let knows = |name: &str| pi.command(&["agents", "--json"]).join("\n").contains(name);
+    until("web-1 on pi", || knows("web-1@desk").then_some(()));
+    let later = desk.join("web-2");
+    until("web-2 on pi", || knows("web-2@desk").then_some(()));
+    assert!(!knows("db-1"), "{:?}", pi.command(&["agents"]));
+    bob.send(Outgoing::message("web-2@desk", "hello")).unwrap();
+    until("a delivery", || {
+        matches!(later.events().try_recv(), Ok(Event::Delivered(_))).then_some(())
+    });
+    web.close();
+    until("a name that is forgotten", || {
+        let said = desk.command(&["purge", "--forget", "web-1"]).join("");
+        said.contains("is forgotten").then_some(())
+    });
+    // One that is away stays exported, and is no longer exported once it is forgotten.
+    await_report(&pi, "the agents of desk", |report| {
+        report["hosts"][0]["agents"] == json!(["web-2"])
+    });
 }
 
 #[test]

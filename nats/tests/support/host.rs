@@ -32,12 +32,34 @@ pub(crate) fn relay() -> PathBuf {
     path
 }
 
+/// The programs of one version.
+#[derive(Clone, Debug)]
+pub(crate) struct Programs {
+    pub(crate) relay: PathBuf,
+    pub(crate) bridge: PathBuf,
+}
+
+impl Programs {
+    /// Those that are tested.
+    pub(crate) fn built() -> Self {
+        Self { relay: relay(), bridge: bridge() }
+    }
+
+    /// Those of the version before: `AGENT_RELAY_BEFORE` and `AGENT_RELAY_NATS_BEFORE`.
+    pub(crate) fn before() -> Option<Self> {
+        let program = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
+        let relay = program("AGENT_RELAY_BEFORE")?;
+        Some(Self { relay, bridge: program("AGENT_RELAY_NATS_BEFORE")? })
+    }
+}
+
 /// A host. Its processes end when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) name: String,
     pub(crate) agents: Vec<String>,
     pub(crate) bridge: Option<Process>,
+    programs: Programs,
     /// The lines of the bridges that were killed.
     earlier_lines: Vec<String>,
     daemon: Option<Process>,
@@ -54,7 +76,12 @@ impl Host {
 
     /// As [`Self::new`], with a config.toml.
     pub(crate) fn with_config(name: &str, agents: &[&str], config: &str) -> Self {
-        Self::with(name, agents, config, &[])
+        Self::with(name, agents, config, (&[], Programs::built()))
+    }
+
+    /// As [`Self::new`], with the programs of a version.
+    pub(crate) fn of_version(name: &str, agents: &[&str], programs: &Programs) -> Self {
+        Self::with(name, agents, "", (&[], programs.clone()))
     }
 
     /// As [`Self::new`], with further variables of its processes.
@@ -63,10 +90,15 @@ impl Host {
         agents: &[&str],
         variables: &[(&str, &OsStr)],
     ) -> Self {
-        Self::with(name, agents, "", variables)
+        Self::with(name, agents, "", (variables, Programs::built()))
     }
 
-    fn with(name: &str, agents: &[&str], config: &str, variables: &[(&str, &OsStr)]) -> Self {
+    fn with(
+        name: &str,
+        agents: &[&str],
+        config: &str,
+        (variables, programs): (&[(&str, &OsStr)], Programs),
+    ) -> Self {
         let variables = variables.iter().copied();
         let agents: Vec<_> = agents.iter().map(|&agent| agent.to_owned()).collect();
         let folder = Folder::new();
@@ -76,6 +108,7 @@ impl Host {
             name: name.to_owned(),
             agents,
             bridge: None,
+            programs,
             earlier_lines: Vec::new(),
             daemon: None,
             arguments: Vec::new(),
@@ -113,14 +146,12 @@ impl Host {
     /// Runs a command of `agent-relay` to its end, and returns its lines.
     pub(crate) fn command(&self, arguments: &[&str]) -> Vec<String> {
         let arguments: Vec<_> = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        let mut process = self.process(relay(), &arguments);
-        process.wait();
-        process.lines()
+        self.process(&self.programs.relay, &arguments).output()
     }
 
     pub(crate) fn start_daemon(&mut self) {
         let arguments = ["up", "--foreground"].map(str::to_owned);
-        self.daemon = Some(self.process(relay(), &arguments));
+        self.daemon = Some(self.process(&self.programs.relay, &arguments));
         let endpoint = self.endpoint();
         until("a daemon that listens", || Client::join(Settings::guest(&endpoint)).ok());
     }
@@ -128,6 +159,30 @@ impl Host {
     /// Kills the daemon, as a crash would.
     pub(crate) fn kill_daemon(&mut self) {
         self.daemon.take().unwrap().kill();
+    }
+
+    /// Ends the daemon, and starts that of another version.
+    pub(crate) fn change_version(&mut self, programs: &Programs) {
+        let mut daemon = self.daemon.take().unwrap();
+        daemon.signal("TERM");
+        daemon.wait();
+        self.programs = programs.clone();
+        self.start_daemon();
+    }
+
+    /// Starts a link to another host, as ssh would, with further arguments of `bridge`.
+    pub(crate) fn start_link(&mut self, other: &Self, more: &[&str]) {
+        let mut arguments = vec!["bridge".to_owned(), other.name.clone()];
+        let exports = |host: &Self| host.agents.clone().into_iter();
+        let exports = |host: &Self| exports(host).flat_map(|agent| ["--export".to_owned(), agent]);
+        arguments.extend(exports(self));
+        arguments.extend(more.iter().map(|&argument| argument.to_owned()));
+        arguments.extend(["--".to_owned(), other.programs.relay.to_str().unwrap().to_owned()]);
+        let home = other.home().to_str().unwrap().to_owned();
+        arguments.extend(["--home".to_owned(), home, "--endpoint".to_owned(), other.endpoint()]);
+        arguments.extend(["stdio", "--peer", &self.name].map(str::to_owned));
+        arguments.extend(exports(other));
+        self.bridge = Some(self.process(&self.programs.relay, &arguments));
     }
 
     /// Starts a bridge with further arguments, which are kept for later starts.
@@ -150,7 +205,7 @@ impl Host {
     }
 
     pub(crate) fn start_bridge(&mut self) {
-        self.bridge = Some(self.process(bridge(), &self.arguments));
+        self.bridge = Some(self.process(&self.programs.bridge, &self.arguments));
     }
 
     /// Kills the bridge, as a crash would.

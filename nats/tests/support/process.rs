@@ -6,7 +6,7 @@ use std::{
     io::{BufRead, BufReader, Read},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Condvar, Mutex},
-    thread,
+    thread::{self, JoinHandle},
     time::Instant,
 };
 
@@ -24,6 +24,7 @@ struct Lines {
 pub(crate) struct Process {
     child: Child,
     lines: Arc<Lines>,
+    readers: Vec<JoinHandle<()>>,
 }
 
 impl Process {
@@ -42,9 +43,11 @@ impl Process {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let lines = Arc::new(Lines::default());
-        read(child.stdout.take().unwrap(), &lines);
-        read(child.stderr.take().unwrap(), &lines);
-        Self { child, lines }
+        let readers = vec![
+            read(child.stdout.take().unwrap(), &lines),
+            read(child.stderr.take().unwrap(), &lines),
+        ];
+        Self { child, lines, readers }
     }
 
     /// Waits for a line that contains `part`, and returns it.
@@ -64,6 +67,15 @@ impl Process {
     /// All lines so far.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.lines.lines.lock().unwrap().clone()
+    }
+
+    /// Waits for the end, and returns all lines.
+    pub(crate) fn output(mut self) -> Vec<String> {
+        self.wait();
+        for reader in self.readers.drain(..) {
+            reader.join().unwrap();
+        }
+        self.lines()
     }
 
     /// Kills the process, as a crash would.
@@ -97,12 +109,12 @@ impl Drop for Process {
     }
 }
 
-fn read(stream: impl Read + Send + 'static, lines: &Arc<Lines>) {
+fn read(stream: impl Read + Send + 'static, lines: &Arc<Lines>) -> JoinHandle<()> {
     let lines = Arc::clone(lines);
     thread::spawn(move || {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
             lines.lines.lock().unwrap().push(line);
             lines.changed.notify_all();
         }
-    });
+    })
 }

@@ -89,6 +89,17 @@ impl Pairs {
         Some((pair, arrived))
     }
 
+    /// Removes the messages of these senders.
+    pub(super) fn remove_senders(&mut self, left: impl Fn(&Name) -> bool) -> Vec<(Pair, Arrived)> {
+        self.sent.retain(|(sender, _), _| !left(sender));
+        self.ids.retain(|(sender, _)| !left(sender));
+        let lanes = self.lanes.extract_if(|(sender, _), _| left(sender));
+        let messages = lanes.flat_map(|(pair, lane)| {
+            lane.messages.into_iter().map(move |arrived| (pair.clone(), arrived))
+        });
+        messages.collect()
+    }
+
     /// Puts off a message that the daemon has refused for now. Returns whether there is one.
     pub(super) fn put_off(&mut self, now: Moment, sender: &Name, id: &str) -> bool {
         let Some(pair) = self.answered(sender, id) else { return false };

@@ -68,6 +68,16 @@ impl World {
                 let ticket = self.transcript.lines().count() as u64;
                 self.input(Input::Frame(host, rest.as_bytes(), ticket));
             }
+            // joined HOST AGENTS
+            "joined" => {
+                let agents = rest.split(' ').map(|text| Name::parse(text).unwrap()).collect();
+                self.input(Input::Present(host.clone(), agents));
+            }
+            // exports pi AGENTS
+            "exports" => {
+                let agents = rest.split(' ').map(|text| Name::parse(text).unwrap()).collect();
+                self.input(Input::Exports(agents));
+            }
             "absent" => self.input(Input::Absent(host.clone())),
             _ => panic!("{line}"),
         }
@@ -293,6 +303,37 @@ fn machine_cannot_speak_for_others_or_reach_them() {
         frame new {"v":1,"type":"SEND","id":"x-1","ts":1,"from":"Bob","to":"Ann","payload":{}}
             to new: {"v":1,"type":"NACK","id":"refusal-x-1","ts":0,"from":"Ann","to":"Bob","payload":{"ack_id":"x-1","code":"FORBIDDEN","message":"no Bob@new has joined here"}}
             new settled Refused
+    "#]]);
+}
+
+#[test]
+fn agents_that_are_exported_no_longer_are_not_reached() {
+    check(expect![[r#"
+        exports pi Ann Zoe
+        frame pi {"v":1,"type":"SEND","id":"x-1","ts":1,"from":"Bob","to":"Zoe","payload":{}}
+            Bob@pi sends x-1 to Zoe {}  false
+            pi settled Accepted("x-1")
+        frame pi {"v":1,"type":"SEND","id":"x-2","ts":1,"from":"Bob","to":"Al","payload":{}}
+            to pi: {"v":1,"type":"NACK","id":"refusal-x-2","ts":0,"from":"Al","to":"Bob","payload":{"ack_id":"x-2","code":"FORBIDDEN","message":"Al is not exported to pi"}}
+            pi settled Refused
+        delivered pi Bob Al d-1 {"requires_ack":true}
+            Bob@pi returns d-1: Al is not exported to pi: only Ann, Zoe
+    "#]]);
+}
+
+#[test]
+fn messages_of_an_agent_that_has_left_are_refused() {
+    check(expect![[r#"
+        frame pi {"v":1,"type":"SEND","id":"x-1","ts":1,"from":"Bob","to":"Ann","payload":{},"payload_meta":{"requires_ack":true}}
+            Bob@pi sends x-1 to Ann {} {"requires_ack":true} true
+        frame pi {"v":1,"type":"SEND","id":"x-2","ts":1,"from":"Bea","to":"Ann","payload":{},"payload_meta":{"requires_ack":true}}
+            Bea@pi sends x-2 to Ann {} {"requires_ack":true} true
+        joined pi Bea
+            to pi: {"v":1,"type":"NACK","id":"refusal-x-1","ts":0,"from":"Ann","to":"Bob","payload":{"ack_id":"x-1","code":"FORBIDDEN","message":"no Bob@pi has joined here any more"}}
+            pi settled Refused
+        accepted pi Bob x-1
+        accepted pi Bea x-2
+            pi settled Accepted("x-2")
     "#]]);
 }
 

@@ -1,6 +1,12 @@
-//! HELLO of a link: how two bridges introduce themselves.
+//! HELLO of a link: how two bridges introduce themselves, and how they state other agents later.
+//!
+//! A side of an earlier version refuses more than 20 agents, and takes none of a later HELLO.
 
-use crate::{border::AGENTS_MAX, details};
+use crate::{
+    border::{AGENTS_MAX, EARLIER_AGENTS_MAX},
+    details,
+    exports::Exported,
+};
 use protocol::{
     name::{Name, first_repeated},
     secret::Secret,
@@ -11,6 +17,9 @@ use serde::{Deserialize, Serialize};
 /// The version of the link. It increases if an older side would misunderstand a newer one.
 const VERSION: u64 = 1;
 
+/// The most bytes of the details of agents in a HELLO.
+const DETAILS_BYTES_MAX: usize = 3_072;
+
 /// HELLO's payload.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LinkHello {
@@ -19,16 +28,25 @@ pub(super) struct LinkHello {
     /// The version of the program, for errors.
     #[serde(default)]
     program: String,
-    /// The agents that this side exports.
+    /// The agents that this side exports; the rest of them is in `more`.
     #[serde(default)]
     agents: Vec<String>,
+    /// The exported agents after the first 20.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    more: Vec<String>,
+    /// Whether this side takes `more`, and the agents of a later HELLO.
+    #[serde(default)]
+    takes_more: bool,
+    /// Whether a later HELLO of this side may state other agents.
+    #[serde(default)]
+    has_patterns: bool,
     /// The longest frame that this side accepts.
     #[serde(default)]
     max_frame_bytes: u64,
     /// The secret by which daemons know the bridge, from the side that has started the link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bridge: Option<String>,
-    /// What people of the other machine are shown of these agents. Only a later HELLO has it.
+    /// The programs and directories of these agents. Only a later HELLO has them.
     #[serde(default, skip_serializing_if = "details::All::is_empty")]
     pub(super) details: details::All,
 }
@@ -43,28 +61,40 @@ pub(super) struct LinkBye {
     pub(super) refusal: bool,
 }
 
-/// What the other side's HELLO says, checked.
+/// The content of the other side's HELLO, checked.
 pub(super) struct Checked {
     pub(super) agents: Vec<Name>,
+    pub(super) takes_more: bool,
+    pub(super) has_patterns: bool,
     pub(super) frame_bytes_max: usize,
     pub(super) bridge: Option<Secret>,
 }
 
 impl LinkHello {
-    pub(super) fn new(exports: &[Name], bridge: Option<&Secret>, max_frame_bytes: u64) -> Self {
+    pub(super) fn new(exports: &[Name], has_patterns: bool, max_frame_bytes: u64) -> Self {
+        let mut agents: Vec<_> = exports.iter().map(Name::to_string).collect();
+        let more = agents.split_off(agents.len().min(EARLIER_AGENTS_MAX));
         Self {
             link: VERSION,
             program: env!("CARGO_PKG_VERSION").to_owned(),
-            agents: exports.iter().map(Name::to_string).collect(),
+            agents,
+            more,
+            takes_more: true,
+            has_patterns,
             max_frame_bytes,
-            bridge: bridge.map(|secret| secret.reveal().to_owned()),
+            bridge: None,
             details: details::All::new(),
         }
     }
 
-    /// A later HELLO, which a side of an earlier version ignores.
-    pub(super) fn with_details(exports: &[Name], max_frame_bytes: u64, all: details::All) -> Self {
-        Self { details: all, ..Self::new(exports, None, max_frame_bytes) }
+    /// The same, with the secret by which daemons know the bridge.
+    pub(super) fn of_bridge(self, bridge: Option<&Secret>) -> Self {
+        Self { bridge: bridge.map(|secret| secret.reveal().to_owned()), ..self }
+    }
+
+    /// The same, with the details of agents as far as they fit.
+    pub(super) fn with_details(self, exported: &Exported) -> Self {
+        Self { details: details::fitting(&exported.details, DETAILS_BYTES_MAX), ..self }
     }
 
     /// Checks what the other side states. The error follows the machine's name.
@@ -79,11 +109,11 @@ impl LinkHello {
                 env!("CARGO_PKG_VERSION")
             ));
         }
-        let count = self.agents.len();
+        let count = self.agents.len() + self.more.len();
         if count > AGENTS_MAX {
             return Err(format!("it exports {count} agents, and {AGENTS_MAX} are the most"));
         }
-        let agents = self.agents.iter().map(|text| {
+        let agents = self.agents.iter().chain(&self.more).map(|text| {
             Name::parse(text).map_err(|why| format!("it exports {}: {why}", Quoted(text)))
         });
         let agents: Vec<_> = agents.collect::<Result<_, _>>()?;
@@ -92,8 +122,29 @@ impl LinkHello {
         }
         Ok(Checked {
             agents,
+            takes_more: self.takes_more,
+            has_patterns: self.has_patterns,
             frame_bytes_max: usize::try_from(self.max_frame_bytes).unwrap_or(usize::MAX),
             bridge: self.bridge.as_deref().map(Secret::stated),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn earlier_version_reads_the_first_agents() {
+        let names: Vec<_> = (0..22).map(|n| Name::parse(&format!("a{n}")).unwrap()).collect();
+        let hello = LinkHello::new(&names, true, 1_000);
+        let json = serde_json::to_value(&hello).unwrap();
+        assert_eq!(json["agents"].as_array().unwrap().len(), EARLIER_AGENTS_MAX);
+        assert_eq!(json["more"], serde_json::json!(["a20", "a21"]));
+        let checked = hello.check().ok().unwrap();
+        assert_eq!((checked.agents, checked.takes_more), (names, true));
+        let earlier = r#"{"link":1,"agents":["Bob"],"max_frame_bytes":1000}"#;
+        let checked = serde_json::from_str::<LinkHello>(earlier).unwrap().check().ok().unwrap();
+        assert_eq!((checked.agents.len(), checked.takes_more), (1, false));
     }
 }

@@ -1,5 +1,6 @@
 //! The threads between a link and a pipe: one reads frames, one writes them.
 
+use crate::exports::Exported;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use protocol::frame::{self, Batch, Decoder};
 use std::{
@@ -28,6 +29,8 @@ pub enum Event {
     NoFrames(Vec<u8>),
     /// The pipe has ended, for this reason.
     Closed(String),
+    /// This side exports other agents, or their details have changed.
+    Exported(Box<Exported>),
 }
 
 /// The writing end of a pipe. Dropping it closes the pipe once the writer's batch is written. What

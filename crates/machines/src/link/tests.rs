@@ -16,6 +16,7 @@ fn agents() -> Agents {
     Agents {
         peer: Host::parse("pi").unwrap(),
         exports: vec![name("Ann")],
+        has_patterns: false,
         imports: None,
         bridge: None,
     }
