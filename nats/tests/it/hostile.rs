@@ -123,8 +123,15 @@ fn peer_that_lies_is_refused_by_name_and_harms_nobody() {
         }
         evil.send(from, &format!("lie-{index}"), "a lie");
     }
-    evil.send("Eve", "true-1", "as myself");
-    assert_eq!(bodies_until(&bob, "as myself"), ["Eve@evil: as myself"]);
+    let body = until("the message of Eve", || {
+        // The stream drops what is beyond a host's share of it.
+        evil.announce();
+        evil.send("Eve", "true-1", "as myself");
+        let Ok(Event::Delivered(delivery)) = bob.events().try_recv() else { return None };
+        bob.acknowledge(&delivery.id);
+        Some(format!("{}: {}", delivery.from, delivery.body))
+    });
+    assert_eq!(body, "Eve@evil: as myself");
     ann.send(Outgoing::message("Bob@pi", "after")).unwrap();
     assert_eq!(bodies_until(&bob, "after"), ["Ann@desk: after"]);
 }
