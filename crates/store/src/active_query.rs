@@ -2,10 +2,12 @@
 //!
 //! A query is answered in slices. Each slice is a read transaction of its own, since an open one
 //! keeps the log from starting over. A list goes through windows of the deliveries' numbers, the
-//! newest first; a window that takes too long is given up, and a narrower one is tried.
+//! newest first; a window that takes too long is given up, and a narrower one is tried. So does the
+//! search for an id, in its steps.
 
 use super::{
     error::StoreError,
+    id_search::{IdSearch, SEND_IDS},
     job::Cancel,
     query::{self, Found, Search, Window},
 };
@@ -45,6 +47,8 @@ pub(super) struct ActiveQuery {
     /// The number of slices that failed since the last one that did not.
     pub(super) failures: u32,
     query: Query,
+    /// The search, if the query is for an id.
+    ids: Option<IdSearch>,
     found: Found,
     /// Deliveries from this number on have been searched; `None` at first.
     before: Option<u64>,
@@ -55,8 +59,13 @@ pub(super) struct ActiveQuery {
 impl ActiveQuery {
     /// A query that has found nothing yet.
     pub(super) fn new(number: u64, query: Query, cancel: Cancel) -> Self {
+        let ids = match &query {
+            Query::Id(id) => Some(IdSearch::new(id.clone(), None)),
+            Query::OwnId(id, viewer) => Some(IdSearch::new(id.clone(), Some(*viewer))),
+            Query::List(_) => None,
+        };
         let found = Found::default();
-        Self { number, cancel, failures: 0, query, found, before: None, width: WIDTH }
+        Self { number, cancel, failures: 0, query, ids, found, before: None, width: WIDTH }
     }
 
     /// Whether the query searches for words.
@@ -99,7 +108,7 @@ impl ActiveQuery {
             Err(_) if self.cancel.is_cancelled() => Ok(true),
             // The width may have changed in the slice.
             Err(_) if is_late() && self.width > WIDTH_MIN => {
-                self.width = (self.width.min(self.before.unwrap_or(0)) / 8).max(WIDTH_MIN);
+                self.width = (self.width.min(self.before.unwrap_or(SEND_IDS)) / 8).max(WIDTH_MIN);
                 Ok(false)
             }
             Err(_) if is_late() => Err(StoreError::TooSlow(max)),
@@ -109,20 +118,11 @@ impl ActiveQuery {
 
     fn windows(&mut self, connection: &Connection, start: Instant) -> Result<bool, StoreError> {
         let transaction = connection.unchecked_transaction()?;
-        let filter = match &self.query {
-            Query::Id(id) => {
-                self.found.result = query::by_id(&transaction, id, None)?;
-                return Ok(true);
-            }
-            Query::OwnId(id, viewer) => {
-                self.found.result = query::by_id(&transaction, id, Some(*viewer))?;
-                if self.found.result.rows.is_empty() {
-                    self.found.result = query::by_id(&transaction, id, None)?;
-                }
-                return Ok(true);
-            }
-            Query::List(filter) => filter.clone(),
-        };
+        if self.ids.is_some() {
+            return self.search_ids(&transaction, start);
+        }
+        let Query::List(filter) = &self.query else { return Ok(true) };
+        let filter = filter.clone();
         let search = match &filter.search {
             None => None,
             Some(text) => match Search::new(&transaction, text)? {
@@ -139,6 +139,20 @@ impl ActiveQuery {
             }
         }
         Ok(true)
+    }
+
+    fn search_ids(&mut self, connection: &Connection, start: Instant) -> Result<bool, StoreError> {
+        let Some(mut ids) = self.ids.take() else { return Ok(true) };
+        let outcome = loop {
+            let begun = Instant::now();
+            let outcome = ids.step(connection, self.width, &mut self.found);
+            if !matches!(outcome, Ok(false)) || start.elapsed() >= SLICE {
+                break outcome;
+            }
+            self.adapt(begun.elapsed());
+        };
+        self.ids = Some(ids);
+        outcome
     }
 
     fn begin(
@@ -171,13 +185,17 @@ impl ActiveQuery {
         let numbers = window.find(connection, limit + 1 - self.found.result.rows.len())?;
         self.found.add(connection, numbers, limit, filter.bytes_max)?;
         self.before = Some(window.from);
-        let time = start.elapsed();
+        self.adapt(start.elapsed());
+        Ok(self.found.result.more || window.from == 0)
+    }
+
+    /// Makes the next window wider or narrower, after one that took this time.
+    fn adapt(&mut self, time: Duration) {
         if time < QUICK {
             self.width = self.width.saturating_mul(2);
         } else if time > SLOW {
             self.width = (self.width / 2).max(WIDTH_MIN);
         }
-        Ok(self.found.result.more || window.from == 0)
     }
 }
 

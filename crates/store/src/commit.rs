@@ -45,6 +45,9 @@ const RETRY_MS: [u64; 2] = [50, 5_000];
 /// The time without a job after which the store counts as idle.
 const IDLE_AFTER: Duration = Duration::from_millis(20);
 
+/// The longest time for which jobs and queries put off a step of the work for idle times.
+const SWEEP_AFTER: Duration = Duration::from_millis(250);
+
 /// The longest time between two looks at the files' names.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -82,6 +85,8 @@ pub(super) struct Committer {
     /// SENDs of a failed transaction, which may be on the disk nevertheless.
     unconfirmed: Vec<Undo>,
     idle: bool,
+    /// The moment since which work for idle times waits; `None` if it does not.
+    put_off: Option<Instant>,
     /// The hour of the clock that was last written to the file.
     hour: u64,
     pub(super) faults: Faults,
@@ -158,6 +163,7 @@ impl Committer {
             pending: PendingWrites::default(),
             unconfirmed: Vec::new(),
             idle: false,
+            put_off: None,
             hour: monotonic.0 / HOUR_MS,
             faults: Faults::default(),
             settings,
@@ -207,6 +213,7 @@ impl Committer {
             if self.failing.as_ref().is_some_and(|failing| failing.wait().is_zero()) {
                 self.use_idle_time(report);
             }
+            self.sweep_if_put_off(report);
             self.begin_slice(report);
             select! {
                 recv(jobs) -> job => {
@@ -233,6 +240,16 @@ impl Committer {
         self.look(report);
         if self.has_work() {
             self.sweep(report);
+        }
+    }
+
+    /// Does a step of the work for idle times that has waited for one too long.
+    fn sweep_if_put_off(&mut self, report: Reporter<'_>) {
+        let waits = self.failing.is_none() && self.has_work();
+        match self.put_off.filter(|_| waits) {
+            Some(since) if since.elapsed() >= SWEEP_AFTER => self.sweep(report),
+            Some(_) => {}
+            None => self.put_off = waits.then(Instant::now),
         }
     }
 
@@ -414,6 +431,7 @@ impl Committer {
     }
 
     fn sweep(&mut self, report: Reporter<'_>) {
+        self.put_off = None;
         let Some(connection) = &mut self.connection else { return };
         let swept = self.sweep.step(connection, &self.settings, self.clock.0.monotonic);
         if let Err(error) = swept {

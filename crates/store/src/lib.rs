@@ -22,6 +22,7 @@ mod error;
 mod fault;
 mod file;
 mod holder;
+mod id_search;
 mod image;
 mod job;
 mod pending_writes;

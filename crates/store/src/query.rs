@@ -12,12 +12,8 @@ use protocol::{
     record::{DeliveryRow, Ending, Filter, MessageRecord, NamedAgent, QueryResult},
 };
 use rusqlite::{Connection, Statement, params};
-use std::ops::RangeInclusive;
+use std::ops::Range;
 use uuid::Uuid;
-
-/// The most deliveries found by one id, and the most bytes of these deliveries.
-const SAME_ID_MAX: usize = 4_096;
-const SAME_ID_BYTES_MAX: usize = 16 << 20;
 
 /// The bytes of a delivery's row in an answer, besides its message.
 const ROW_BYTES: usize = 512;
@@ -65,68 +61,40 @@ impl Found {
     }
 }
 
-/// The digits of the beginning of an id.
-const PREFIX_DIGITS: RangeInclusive<usize> = 4..=31;
-
-/// The latest messages among which the ids of SENDs are looked for: no index has these.
-const SEND_IDS: u64 = 65_536;
-
-/// Finds the deliveries with this id, or else those of the latest SENDs with this id, or else those
-/// whose id, or whose SEND's id, begins with it. Of the ones by a SEND's id or a beginning, only
-/// those that the viewer has sent or gets, if there is one.
-pub(super) fn by_id(
-    connection: &Connection,
-    id: &str,
-    viewer: Option<u64>,
-) -> Result<QueryResult, StoreError> {
-    let ids = IdForm::read(connection)?;
-    let mut numbers = match Uuid::parse_str(id) {
-        Ok(id) => of_delivers(connection, &ids, [id, id], None)?,
-        Err(_) => Vec::new(),
-    };
-    if numbers.is_empty() {
-        let prefix = prefix_of(id);
-        let last = if prefix.is_some() { format!("{id}{}", char::MAX) } else { id.to_owned() };
-        numbers = of_sends(connection, [id, &last], viewer)?;
-        if let Some(range) = prefix {
-            numbers.extend(of_delivers(connection, &ids, range, viewer)?);
-        }
-    }
-    numbers.sort_unstable();
-    numbers.dedup();
-    let mut found = Found::default();
-    found.add(connection, numbers, SAME_ID_MAX, SAME_ID_BYTES_MAX)?;
-    let is_whole = |row: &DeliveryRow| *row.message.send_id == *id;
-    if found.result.rows.iter().any(is_whole) {
-        found.result.rows.retain(is_whole);
-    }
-    Ok(found.result)
-}
-
-/// Finds deliveries whose ids are in a range in which all have the same first digits, or half of
-/// them, at least.
-fn of_delivers(
+/// Finds deliveries whose ids are in a range, and have their first digits in `digits`.
+pub(super) fn of_delivers(
     connection: &Connection,
     ids: &IdForm,
     [first, last]: [Uuid; 2],
+    digits: Range<u64>,
     viewer: Option<u64>,
 ) -> Result<Vec<u64>, StoreError> {
-    let digits = |id: Uuid| id.as_fields().0;
     let (highest, own) = (self::last(connection)?, viewer.map(signed));
     let mut found = Vec::new();
     let mut statement = connection.prepare_cached(&of_deliver("number = ?4"))?;
-    for digits in digits(first)..=digits(last) {
-        let lowest = u64::from(ids.key.number(digits));
+    for digits in digits {
+        let lowest = u64::from(ids.key.number(digits as u32));
         for number in (lowest..=highest).step_by(1 << 32) {
             let values = params![first.as_bytes(), last.as_bytes(), own, signed(number)];
             found.extend(read_numbers(&mut statement, values)?);
         }
     }
-    if ids.old > 0 {
-        let sql = format!("{} LIMIT {}", of_deliver(&ids.which_are_old()), SAME_ID_MAX + 1);
-        found.extend(numbers(connection, &sql, params![first.as_bytes(), last.as_bytes(), own])?);
-    }
     Ok(found)
+}
+
+/// Finds deliveries of an older version whose ids are in a range.
+pub(super) fn of_old_delivers(
+    connection: &Connection,
+    ids: &IdForm,
+    [first, last]: [Uuid; 2],
+    viewer: Option<u64>,
+    limit: usize,
+) -> Result<Vec<u64>, StoreError> {
+    if ids.old == 0 {
+        return Ok(Vec::new());
+    }
+    let sql = format!("{} LIMIT {limit}", of_deliver(&ids.which_are_old()));
+    numbers(connection, &sql, params![first.as_bytes(), last.as_bytes(), viewer.map(signed)])
 }
 
 /// The statement that finds the deliveries with ids from ?1 to ?2 that ?3 has sent or gets.
@@ -137,36 +105,25 @@ pub(super) fn of_deliver(which: &str) -> String {
     )
 }
 
-/// The statement that finds the deliveries of the latest SENDs with ids from ?1 to ?2 that ?3 has
-/// sent or gets.
+/// The statement that finds the deliveries of SENDs with ids from ?1 to ?2 that ?3 has sent or
+/// gets, among the messages from ?4 to before ?5.
 pub(super) const OF_SENDS: &str = "
     SELECT delivery.number FROM message CROSS JOIN delivery ON delivery.message = message.number
-    WHERE message.number > (SELECT max(message) FROM meta) - ?4 AND send_id BETWEEN ?1 AND ?2
+    WHERE message.number >= ?4 AND message.number < ?5 AND send_id BETWEEN ?1 AND ?2
         AND (?3 IS NULL OR recipient = ?3 OR sender = ?3)
-    ORDER BY message.number DESC LIMIT ?5";
+    ORDER BY message.number DESC LIMIT ?6";
 
-fn of_sends(
+/// Finds the newest deliveries of SENDs with ids in a range.
+pub(super) fn of_sends(
     connection: &Connection,
     [first, last]: [&str; 2],
     viewer: Option<u64>,
+    among: Range<u64>,
+    limit: usize,
 ) -> Result<Vec<u64>, StoreError> {
-    let (among, limit) = (signed(SEND_IDS), SAME_ID_MAX as u32 + 1);
-    numbers(connection, OF_SENDS, params![first, last, viewer.map(signed), among, limit])
-}
-
-/// Returns the first and the last id that begin like this; `None` for a text that is no beginning
-/// of an id.
-fn prefix_of(id: &str) -> Option<[Uuid; 2]> {
-    let digits = id.replace('-', "").to_ascii_lowercase();
-    let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    if !is_hex || !PREFIX_DIGITS.contains(&digits.len()) {
-        return None;
-    }
-    let filled = |digit: &str| {
-        let filled = digits.clone() + &digit.repeat(32 - digits.len());
-        Uuid::parse_str(&filled).unwrap_or_default()
-    };
-    Some([filled("0"), filled("f")])
+    let [from, before] = [among.start, among.end].map(signed);
+    let values = params![first, last, viewer.map(signed), from, before, limit as u32];
+    numbers(connection, OF_SENDS, values)
 }
 
 /// The highest number of a delivery.

@@ -223,6 +223,11 @@ impl RunningStore {
         }
     }
 
+    /// Tells the store the time.
+    pub(super) fn tell_time(&self, clock: Clock) {
+        self.jobs.send(Job::Write { changes: Vec::new(), clock }).unwrap();
+    }
+
     /// Sends a query.
     pub(super) fn ask(&self, number: u64, query: Query) {
         self.ask_cancellable(number, query);

@@ -10,7 +10,7 @@ use super::{
         row::IdForm,
         words,
     },
-    folder::{self, Folder, NOW, NOW_MS, RunningStore, answers, run, write},
+    folder::{self, DAY_MS, Folder, NOW, NOW_MS, RunningStore, answers, clock, run, write},
     world::World,
 };
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -171,6 +171,28 @@ fn queries_that_never_pause_do_not_put_off_the_recovery() {
 }
 
 #[test]
+fn queries_that_never_pause_do_not_put_off_the_sweep() {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let live = RunningStore::start(folder.open().store);
+    let ended = Change::Ended { delivery: 1, ending: Ending::Acknowledged, unix_ms: NOW_MS };
+    live.write(vec![message(&mut world, "old"), ended]);
+    live.tell_time(clock(8 * DAY_MS));
+    let begun = Instant::now();
+    // The store always has a query that it has not looked at.
+    (0..2).for_each(|_| live.ask(1, all()));
+    loop {
+        live.ask(1, all());
+        let Report::Answer(1, Ok(found)) = live.next() else { panic!("no answer") };
+        if found.rows.is_empty() {
+            break;
+        }
+        assert!(begun.elapsed() < WATCHDOG, "the old history stays");
+    }
+    live.end();
+}
+
+#[test]
 fn store_ends_while_a_query_runs() {
     static GATE: LazyLock<Gate> = LazyLock::new(Gate::new);
     let folder = Folder::new();
@@ -220,15 +242,45 @@ fn query_that_is_cancelled_reads_nothing_more() {
 #[test]
 fn slow_slice_narrows_its_window_and_fails_at_the_least_width() {
     let folder = Folder::new();
-    let mut world = World::default();
-    folder.run(vec![write((0..2_000).map(|_| message(&mut world, "hi")).collect())]);
+    let recipients: Vec<_> = (2..2_002).collect();
+    let to_many = World::default().accepted(1, &recipients, None, "hi");
+    folder.run(vec![write(vec![Change::Accepted(Box::new(to_many))])]);
     let mut database = Connection::open(folder.path()).unwrap();
-    let mut query = ActiveQuery::new(1, Query::Id("unknown".into()), Cancel::default());
+    let mut query = ActiveQuery::new(1, Query::Id("m-1".into()), Cancel::default());
     let mut slice = |max, narrow_max| query.slice_within(&mut database, max, narrow_max);
     assert!(!slice(Duration::ZERO, Duration::MAX).unwrap(), "the window becomes narrower");
     let error = slice(Duration::MAX, Duration::ZERO).unwrap_err();
     assert!(matches!(error, StoreError::TooSlow(_)), "{error}");
-    assert!(slice(Duration::ZERO, Duration::MAX).unwrap(), "the width is the least");
+    while !slice(Duration::MAX, Duration::MAX).unwrap() {}
+    assert_eq!(query.into_result().rows.len(), 2_000);
+}
+
+/// Senders choose the ids of their SENDs.
+#[test]
+fn id_of_thousands_of_sends_is_searched_in_small_steps() {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let changes = (0..2_000).map(|_| {
+        let mut accepted = world.accepted(1, &[2], None, "hi");
+        accepted.message.send_id = "same".into();
+        Change::Accepted(Box::new(accepted))
+    });
+    folder.run(vec![write(changes.collect())]);
+    for (query, rows) in [
+        (Query::Id("same".into()), 2_000),
+        (Query::OwnId("same".into(), 2), 2_000),
+        (Query::OwnId("same".into(), 9), 1),
+        (Query::Id("other".into()), 0),
+        (Query::Id("abcd".into()), 0),
+    ] {
+        let mut database = Connection::open(folder.path()).unwrap();
+        database.set_prepared_statement_cache_capacity(0);
+        let mut active = ActiveQuery::new(1, query.clone(), Cancel::default());
+        active.narrow();
+        // Without time, a long statement fails.
+        while !active.slice_within(&mut database, Duration::ZERO, Duration::ZERO).unwrap() {}
+        assert_eq!(active.into_result().rows.len(), rows, "{query:?}");
+    }
 }
 
 #[test]
