@@ -3,10 +3,17 @@
 //! Changes, and actions that wait for them, are charged to the principal whose input caused them. A
 //! principal whose share of the bound is used up waits: its clients' frames, and its deliveries.
 //! So nobody waits long for what others have handed to the store.
+//!
+//! One input can end thousands of records: a cumulative ACK ends deliveries, the end of a guest its
+//! streams. For these changes nobody waits, so those beyond their principal's share are handed over
+//! later. After a crash before that, a delivery is repeated that was acknowledged.
 
 use super::keys::AgentKey;
 use protocol::record::Change;
-use std::{collections::VecDeque, mem};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    mem,
+};
 
 /// Bytes of content whose writing costs as much as another change.
 const BYTES_PER_CHANGE: usize = 4_096;
@@ -20,6 +27,8 @@ pub(super) struct Backlog {
     charges: VecDeque<Charge>,
     /// The cost of the input that is being handled.
     uncharged: usize,
+    /// Changes that wait for the share of their principal. No queue is empty.
+    deferred: BTreeMap<AgentKey, VecDeque<Change>>,
 }
 
 /// The changes of one input that the store has not handled, and who pays for them.
@@ -40,6 +49,36 @@ impl Backlog {
     /// [`charge`](Self::charge) follows.
     pub(super) const fn take_uncharged(&mut self) -> usize {
         mem::replace(&mut self.uncharged, 0)
+    }
+
+    /// The cost of the input that is being handled so far.
+    pub(super) const fn uncharged(&self) -> usize {
+        self.uncharged
+    }
+
+    /// Whether changes of a principal, as it is listed, wait for its share.
+    pub(super) fn has_deferred(&self, principal: AgentKey) -> bool {
+        self.deferred.contains_key(&principal)
+    }
+
+    /// Defers a change until its principal may hand more to the store.
+    pub(super) fn defer(&mut self, principal: AgentKey, change: Change) {
+        self.deferred.entry(principal).or_default().push_back(change);
+    }
+
+    /// Returns the principals whose changes are deferred.
+    pub(super) fn deferring(&self) -> Vec<AgentKey> {
+        self.deferred.keys().copied().collect()
+    }
+
+    /// Removes and returns the oldest deferred change of a principal.
+    pub(super) fn pop_deferred(&mut self, principal: AgentKey) -> Option<Change> {
+        let queue = self.deferred.get_mut(&principal)?;
+        let change = queue.pop_front();
+        if queue.is_empty() {
+            self.deferred.remove(&principal);
+        }
+        change
     }
 
     /// Charges a payer until the store has handled the change with this ticket.
@@ -77,6 +116,10 @@ mod inspect {
     impl Backlog {
         pub(crate) fn charges(&self) -> impl Iterator<Item = &Charge> {
             self.charges.iter()
+        }
+
+        pub(crate) fn deferred(&self) -> impl Iterator<Item = &Change> {
+            self.deferred.values().flatten()
         }
     }
 }

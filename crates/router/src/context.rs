@@ -3,7 +3,7 @@
 
 use super::{
     Output,
-    accounts::{Accounts, Class},
+    accounts::{self, Accounts, Class},
     backlog::{self, Backlog},
     frame::Frame,
     journal::{Continuation, Journal},
@@ -107,6 +107,34 @@ impl Context {
         self.journal.note_recorded()
     }
 
+    /// Hands a change to the store for which nobody waits, and after which no other change of the
+    /// same record follows: at once if the share of an agent's principal has room, or else later.
+    pub(super) fn record_end(&mut self, agent: AgentKey, change: Change) {
+        let principal = self.accounts.listed_as(agent);
+        let handed = self.backlog.uncharged();
+        if self.backlog.has_deferred(principal) || !self.has_share_of_store_after(agent, handed) {
+            self.backlog.defer(principal, change);
+        } else {
+            self.record(change);
+        }
+    }
+
+    /// Hands over the deferred changes of principals that may hand more to the store, or of all if
+    /// the daemon ends.
+    pub(super) fn record_deferred(&mut self, all: bool) {
+        let of_others = self.backlog.take_uncharged();
+        for principal in self.backlog.deferring() {
+            while (all || self.has_share_of_store(principal))
+                && let Some(change) = self.backlog.pop_deferred(principal)
+            {
+                self.record(change);
+                let cost = self.backlog.take_uncharged();
+                self.charge_store(principal, cost);
+            }
+        }
+        self.backlog.add(of_others);
+    }
+
     /// Queues an action until the change with this ticket is persisted. Tickets never decrease from
     /// call to call.
     pub(super) fn wait(&mut self, ticket: u64, continuation: Continuation) {
@@ -141,6 +169,14 @@ impl Context {
     pub(super) fn has_half_of_store(&self, agent: AgentKey) -> bool {
         let held = self.accounts.held(Class::Store, self.accounts.principal(agent));
         self.has_share_of_store_for(agent, held.max(1))
+    }
+
+    /// Whether an agent's principal may hand more to the store after this much, which it is not
+    /// charged with yet.
+    pub(super) fn has_share_of_store_after(&self, agent: AgentKey, handed: usize) -> bool {
+        let own = self.accounts.held(Class::Store, self.accounts.principal(agent)) + handed;
+        let total = self.accounts.total(Class::Store) + handed;
+        accounts::excess(own, total, 1, self.limits.backlog_max) == 0
     }
 
     fn has_share_of_store_for(&self, agent: AgentKey, cost: usize) -> bool {

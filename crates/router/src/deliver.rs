@@ -93,13 +93,17 @@ impl Router {
     fn end(&mut self, key: MessageKey, ending: Ending) -> Option<Message> {
         self.notify_end(key, &ending);
         let message = self.mail.end(&mut self.ctx, key, ending)?;
+        self.close_reported(&message);
+        Some(message)
+    }
+
+    fn close_reported(&mut self, message: &Message) {
         if let Some(reliable) = message.reliable()
             && (reliable.reported.is_some() || self.reports_on_deliveries(message.to))
         {
             let reported = reliable.reported.as_deref().cloned();
             self.requests.close_reported(message.id, message.to, reported);
         }
-        Some(message)
     }
 
     /// Whether an agent's connection reports the progress of deliveries.
@@ -130,15 +134,25 @@ impl Router {
         let Some(key) = self.mail.delivered_to(agent, id) else {
             return self.acknowledged_late(agent, id);
         };
-        for key in self.mail.acknowledged_with(key, ack.cumulative_seq) {
-            self.ctx.spend(DELIVERY_WORK);
-            if let Some(message) = self.end(key, Ending::Acknowledged) {
-                self.ctx.counts.acknowledged += 1;
-                self.record_question_of(&message);
-                self.retain_for_replay(message);
+        let others = self.mail.acknowledged_with(key, ack.cumulative_seq);
+        if let Some(message) = self.end(key, Ending::Acknowledged) {
+            self.note_acknowledged(message);
+        }
+        for key in others {
+            self.notify_end(key, &Ending::Acknowledged);
+            if let Some(message) = self.mail.end_with_others(&mut self.ctx, key) {
+                self.close_reported(&message);
+                self.note_acknowledged(message);
             }
         }
         self.pump(agent);
+    }
+
+    fn note_acknowledged(&mut self, message: Message) {
+        self.ctx.spend(DELIVERY_WORK);
+        self.ctx.counts.acknowledged += 1;
+        self.record_question_of(&message);
+        self.retain_for_replay(message);
     }
 
     /// Handles an ACK that arrives after its delivery became a dead letter.

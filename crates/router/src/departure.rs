@@ -232,7 +232,7 @@ impl Router {
         self.mail.drop_replay(&mut self.ctx, agent);
         self.drop_at_most_once(agent);
         for notice in self.notices.take(&mut self.ctx, agent) {
-            notices::record_end(&mut self.ctx, &notice);
+            notices::record_end(&mut self.ctx, agent, &notice);
         }
         self.directory.remove_session(&mut self.ctx, agent)
     }

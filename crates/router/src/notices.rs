@@ -68,7 +68,7 @@ impl Notices {
         while !ctx.has_memory_for(0) || waiting.is_over(ctx.limits.waiting_answers_bytes_max) {
             let Some((number, largest)) = waiting.pop_largest() else { break };
             ctx.release_memory(sender, largest.len());
-            ctx.record(Change::NoticeEnded(number));
+            ctx.record_end(sender, Change::NoticeEnded(number));
             dropped += 1;
         }
         if dropped > 0 {
@@ -104,9 +104,9 @@ pub(super) fn record(ctx: &mut Context, number: u64, agent: u64, frame: &Arc<[u8
 }
 
 /// Records that a notice was written to its sender, or never will be.
-pub(super) fn record_end(ctx: &mut Context, notice: &Notice) {
+pub(super) fn record_end(ctx: &mut Context, sender: AgentKey, notice: &Notice) {
     if let Some(number) = notice.number {
-        ctx.record(Change::NoticeEnded(number));
+        ctx.record_end(sender, Change::NoticeEnded(number));
     }
 }
 

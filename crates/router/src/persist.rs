@@ -214,6 +214,7 @@ impl Router {
             }
         }
         self.ctx.release_store();
+        self.ctx.record_deferred(false);
         self.overdue.note_handled(&self.ctx);
         for agent in self.connections.end_store_pauses(&mut self.ctx) {
             self.pump(agent);

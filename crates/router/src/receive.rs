@@ -2,7 +2,7 @@
 
 use super::{
     Router,
-    accounts::Class,
+    accounts::{Class, nameless},
     connections::{Content, Membership, Stage},
     directory::bytes_of,
     interface::{ClientId, CloseReason},
@@ -171,7 +171,9 @@ impl Router {
         let mut run: Option<(AgentKey, Load)> = None;
         connections.take_written(ctx, id, bytes, |ctx, content| match content {
             Content::Answer | Content::Copy => {}
-            Content::Notice(notice) => notices::record_end(ctx, &notice),
+            Content::Notice(notice) => {
+                notices::record_end(ctx, agent.unwrap_or_else(nameless), &notice);
+            }
             Content::AtMostOnce { sent, charged, .. } => match &mut run {
                 Some((sender, load)) if *sender == sent.from => load.add(charged),
                 _ => {

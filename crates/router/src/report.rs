@@ -2,6 +2,7 @@
 
 use super::{
     Router,
+    accounts::nameless,
     connections::Content,
     context::Context,
     frame::Frame,
@@ -148,7 +149,7 @@ impl Router {
         self.record_notice(sender, &mut notice);
         let agent = self.directory.get(sender).filter(|agent| agent.session.is_some());
         let (Some(agent), Notice { frame, number: Some(number) }) = (agent, &notice) else {
-            return notices::record_end(&mut self.ctx, &notice);
+            return notices::record_end(&mut self.ctx, sender, &notice);
         };
         self.mail.make_room(&mut self.ctx, frame.len());
         self.notices.hold(&mut self.ctx, sender, &agent.name, *number, frame.clone());
@@ -170,7 +171,7 @@ impl Router {
         let notice = Notice { frame: record.frame, number: Some(record.number) };
         match sender {
             Some(sender) => self.hold_notice(sender, notice),
-            None => notices::record_end(&mut self.ctx, &notice),
+            None => notices::record_end(&mut self.ctx, nameless(), &notice),
         }
     }
 

@@ -33,6 +33,10 @@ const QUOTED_BYTES: usize = 3;
 /// The most names that UNKNOWN_AGENT lists.
 const NAMES_LISTED: usize = 20;
 
+/// The changes of the store, and actions that wait for them, that a SEND to many may cause although
+/// its sender's share of the store is used up. The other recipients get the SEND when it is repeated.
+const CHANGES_AT_ONCE: usize = if cfg!(test) { 12 } else { 256 };
+
 /// The outcome of a SEND to several recipients.
 #[derive(Default)]
 struct Fanout {
@@ -217,7 +221,7 @@ impl Router {
         let mut fanout = Fanout { had, number, ..Fanout::default() };
         let mut sent = None;
         for to in recipients {
-            match self.check_recipient(send, to) {
+            match self.check_one_of_many(send, to, fanout.persisting.len()) {
                 Verdict::Accept(stream) => {
                     let sent = sent.get_or_insert_with(|| self.sent(send, true));
                     let queued = self.queue(send, sent, to, stream, digest);
@@ -248,6 +252,21 @@ impl Router {
             Some(digest) if send.requires_ack => self.conclude_at_least_once(send, digest, fanout),
             digest => self.conclude_at_most_once(send, digest, fanout),
         }
+    }
+
+    /// Checks a recipient of a SEND that the store has to record for `persisting` others already.
+    /// There is no room for it if this has used up the sender's share of the store.
+    fn check_one_of_many(
+        &mut self,
+        send: &SendRequest<'_>,
+        to: AgentKey,
+        persisting: usize,
+    ) -> Verdict {
+        let handed = self.ctx.backlog.uncharged() + persisting;
+        if handed >= CHANGES_AT_ONCE && !self.ctx.has_share_of_store_after(send.from, handed) {
+            return Verdict::Busy(0);
+        }
+        self.check_recipient(send, to)
     }
 
     /// Concludes an at-most-once SEND to several recipients. If some queues have no room, answers

@@ -46,6 +46,7 @@ impl Router {
         for outcome in self.ctx.journal.drop_line() {
             self.told(outcome);
         }
+        self.ctx.record_deferred(true);
         self.mail.record_stop(&mut self.ctx);
         for client in self.connections.ids() {
             if !self.connections.is_hung_up(client) {

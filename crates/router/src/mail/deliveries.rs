@@ -109,16 +109,33 @@ impl Mail {
         key: MessageKey,
         ending: Ending,
     ) -> Option<Message> {
-        let message = self.messages.get(key.0)?;
-        let delivery = message.order;
-        if let Some(reliable) = message.reliable() {
-            let waits = reliable.reported.as_deref().is_some_and(Reported::is_waiting);
-            if ending == Ending::Acknowledged && waits {
-                self.set_report(key, None);
-            }
-            ctx.record(Change::Ended { delivery, ending, unix_ms: ctx.now.unix_ms });
+        if let Some(change) = self.record_of_end(ctx, key, ending) {
+            ctx.record(change);
         }
         self.remove(ctx, key)
+    }
+
+    /// Ends a delivery that its recipient has acknowledged with others. The record may follow later.
+    pub(crate) fn end_with_others(
+        &mut self,
+        ctx: &mut Context,
+        key: MessageKey,
+    ) -> Option<Message> {
+        let to = self.messages.get(key.0)?.to;
+        if let Some(change) = self.record_of_end(ctx, key, Ending::Acknowledged) {
+            ctx.record_end(to, change);
+        }
+        self.remove(ctx, key)
+    }
+
+    fn record_of_end(&mut self, ctx: &Context, key: MessageKey, ending: Ending) -> Option<Change> {
+        let message = self.messages.get(key.0)?;
+        let (delivery, reliable) = (message.order, message.reliable()?);
+        let waits = reliable.reported.as_deref().is_some_and(Reported::is_waiting);
+        if ending == Ending::Acknowledged && waits {
+            self.set_report(key, None);
+        }
+        Some(Change::Ended { delivery, ending, unix_ms: ctx.now.unix_ms })
     }
 
     /// Returns the open delivery with this id.
@@ -139,21 +156,19 @@ impl Mail {
         message.reliable.is_some() && message.attempts > 0
     }
 
-    /// Returns all deliveries that an ACK of this delivery ends. With `cumulative_seq`, these
-    /// include the deliveries of the stream up to that number.
+    /// Returns the other deliveries that an ACK of this delivery ends: those of the stream up to
+    /// `cumulative_seq`, if the ACK states it.
     pub(crate) fn acknowledged_with(
         &self,
         key: MessageKey,
         cumulative_seq: Option<u64>,
     ) -> Vec<MessageKey> {
-        let mut over = vec![key];
-        if let Some(last) = cumulative_seq {
-            let stream = &self.streams[self.messages[key.0].stream];
-            over.extend(stream.in_flight.range(..=last).map(|(_, key)| *key));
-            let waiting = stream.waiting.iter().take_while(|(seq, _)| *seq <= last);
-            over.extend(waiting.map(|(_, key)| *key).filter(|key| self.was_delivered(*key)));
-        }
-        over
+        let Some(last) = cumulative_seq else { return Vec::new() };
+        let stream = &self.streams[self.messages[key.0].stream];
+        let in_flight = stream.in_flight.range(..=last).map(|(_, key)| *key);
+        let waiting = stream.waiting.iter().take_while(|(seq, _)| *seq <= last);
+        let waiting = waiting.map(|(_, key)| *key).filter(|key| self.was_delivered(*key));
+        in_flight.chain(waiting).filter(|other| *other != key).collect()
     }
 
     /// Queues a delivery again that its recipient returned. The whole stream waits until `until`.

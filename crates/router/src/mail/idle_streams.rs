@@ -172,7 +172,7 @@ impl Mail {
         let Some(stream) = self.streams.close(key) else { return };
         ctx.accounts.release(Class::Streams, stream.from(), 1);
         if stream.is_recorded {
-            ctx.record(Change::StreamEnded(stream.number));
+            ctx.record_end(stream.from(), Change::StreamEnded(stream.number));
         }
     }
 }

@@ -275,7 +275,10 @@ impl Router {
             add(Class::Store, charge.payer, charge.cost);
         }
         let waits = self.connections.all().any(|(id, _)| self.connections.awaits_store(id));
-        ensure(!waits || !self.ctx.journal.is_settled(), || "a client waits for no change".into())?;
+        let waits = waits || self.defers_changes();
+        ensure(!waits || !self.ctx.journal.is_settled(), || {
+            "a client, or a change, waits for no change".into()
+        })?;
         let charged = self.ctx.accounts.all().into_iter().filter(|(_, amount)| *amount > 0);
         let charged: BTreeMap<_, _> = charged.collect();
         held.retain(|_, amount| *amount > 0);
@@ -414,6 +417,11 @@ impl Router {
         let lasting = self.ctx.accounts.total(Class::Subscriptions) + left.sum::<usize>();
         let bytes = (self.ctx.memory.inside() > lasting).then(|| "bytes; ".to_owned());
         messages.chain(bytes).collect()
+    }
+
+    /// Whether changes wait for the share of their principal.
+    pub(super) fn defers_changes(&self) -> bool {
+        self.ctx.backlog.deferred().next().is_some()
     }
 
     /// Checks that the disk's records agree with the router's state.

@@ -691,6 +691,271 @@ fn sender_whose_mail_ends_at_once_waits_for_the_store_and_nobody_else() {
 }
 
 #[test]
+fn deliveries_that_are_acknowledged_together_wait_for_the_store_and_nobody_else() {
+    check(expect![[r#"
+        limits backlog_max=8
+        here: ann bob cid
+        ann>> Bob: 1
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+        ann>> Bob: 2
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+        ann>> Bob: 3
+            ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"3"}
+        ann>> Bob: 4
+            ann < ACK {"ack_id":"a4","durability":"disk","state":"accepted"}
+            bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"body":"4"}
+        ann>> Bob: 5
+            ann < ACK {"ack_id":"a5","durability":"disk","state":"accepted"}
+            bob < DELIVER d5 Ann -> Bob seq 5 requires_ack true {"body":"5"}
+        ann>> Bob: 6
+            ann < ACK {"ack_id":"a6","durability":"disk","state":"accepted"}
+            bob < DELIVER d6 Ann -> Bob seq 6 requires_ack true {"body":"6"}
+        ann>> Bob: 7
+            ann < ACK {"ack_id":"a7","durability":"disk","state":"accepted"}
+            bob < DELIVER d7 Ann -> Bob seq 7 requires_ack true {"body":"7"}
+        ann>> Bob: 8
+            ann < ACK {"ack_id":"a8","durability":"disk","state":"accepted"}
+            bob < DELIVER d8 Ann -> Bob seq 8 requires_ack true {"body":"8"}
+        disk shows
+        disk holds
+        bob acks d8 {"cumulative_seq":8}
+            keep delivery 8: Acknowledged
+            keep delivery 1: Acknowledged
+            keep delivery 2: Acknowledged
+            keep delivery 3: Acknowledged
+        bob> Cid: waits
+            bob waits
+        cid>> Cid: is handled
+            keep stream 3→3 "" up to 1024
+            keep c1 for [Cid#1 attempts 1], 0 left
+        disk keeps
+            cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
+            cid waits
+            keep delivery 4: Acknowledged
+            keep delivery 5: Acknowledged
+            keep delivery 6: Acknowledged
+            keep delivery 7: Acknowledged
+            cid goes on
+            cid < DELIVER d9 Cid -> Cid seq 1 requires_ack true {"body":"is handled"}
+            bob goes on
+            keep stream 2→3 "" up to 1024
+            cid < DELIVER d10 Bob -> Cid seq 1 {"body":"waits"}
+        crash
+            keep Ann away
+            keep Bob away
+            keep Cid away
+            keep session of agent 1 with [] until 601000
+            keep session of agent 2 with [] until 601000
+            keep session of agent 3 with [] until 601000
+        bob joins
+            keep Bob here
+            keep session of agent 2 with []
+            bob < WELCOME {"agent":"Bob"}
+    "#]]);
+}
+
+#[test]
+fn deliveries_that_were_acknowledged_together_are_recorded_at_a_stop() {
+    check(expect![[r#"
+        limits backlog_max=8
+        here: ann bob cid
+        ann>> Bob: 1
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+        ann>> Bob: 2
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+        ann>> Bob: 3
+            ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"3"}
+        ann>> Bob: 4
+            ann < ACK {"ack_id":"a4","durability":"disk","state":"accepted"}
+            bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"body":"4"}
+        ann>> Bob: 5
+            ann < ACK {"ack_id":"a5","durability":"disk","state":"accepted"}
+            bob < DELIVER d5 Ann -> Bob seq 5 requires_ack true {"body":"5"}
+        ann>> Bob: 6
+            ann < ACK {"ack_id":"a6","durability":"disk","state":"accepted"}
+            bob < DELIVER d6 Ann -> Bob seq 6 requires_ack true {"body":"6"}
+        disk shows
+        disk holds
+        bob acks d3 {"cumulative_seq":6}
+            keep delivery 3: Acknowledged
+            keep delivery 1: Acknowledged
+            keep delivery 2: Acknowledged
+            keep delivery 4: Acknowledged
+        stop
+            ann < BYE {"reason":"stop"}
+            keep session of agent 1 with [] until 601000
+            keep Ann away
+            ann close Stopping
+            bob < BYE {"reason":"stop"}
+            keep session of agent 2 with [] until 601000
+            keep Bob away
+            bob close Stopping
+            cid < BYE {"reason":"stop"}
+            keep session of agent 3 with [] until 601000
+            keep Cid away
+            cid close Stopping
+        ann goes
+        bob goes
+        cid goes
+            keep delivery 5: Acknowledged
+            keep delivery 6: Acknowledged
+            keep stream 1→2 "" up to 6
+            stopped
+        disk keeps
+        crash
+        bob joins
+            keep Bob here
+            keep session of agent 2 with []
+            bob < WELCOME {"agent":"Bob"}
+    "#]]);
+}
+
+#[test]
+fn deliveries_that_were_acknowledged_together_and_not_recorded_are_repeated_after_a_crash() {
+    check(expect![[r#"
+        limits backlog_max=8
+        here: ann bob cid
+        ann>> Bob: 1
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+        ann>> Bob: 2
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+        ann>> Bob: 3
+            ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"3"}
+        ann>> Bob: 4
+            ann < ACK {"ack_id":"a4","durability":"disk","state":"accepted"}
+            bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"body":"4"}
+        ann>> Bob: 5
+            ann < ACK {"ack_id":"a5","durability":"disk","state":"accepted"}
+            bob < DELIVER d5 Ann -> Bob seq 5 requires_ack true {"body":"5"}
+        ann>> Bob: 6
+            ann < ACK {"ack_id":"a6","durability":"disk","state":"accepted"}
+            bob < DELIVER d6 Ann -> Bob seq 6 requires_ack true {"body":"6"}
+        disk holds
+        bob acks d3 {"cumulative_seq":6}
+        disk keeps 4
+        crash
+        bob joins
+    "#]]);
+}
+
+#[test]
+fn streams_of_a_guest_that_leaves_wait_for_the_store_and_nobody_else() {
+    check(expect![[r#"
+        limits backlog_max=16
+        here: bob cid
+        gus joins {"mode":"guest"}
+            gus < WELCOME {"agent":"@guest-3f55abeb","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gus>> Bob #1: 1
+            gus < ACK {"ack_id":"g1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 @guest-3f55abeb -> Bob #1 seq 1 requires_ack true {"body":"1"}
+        gus>> Bob #2: 2
+            gus < ACK {"ack_id":"g2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 @guest-3f55abeb -> Bob #2 seq 1 requires_ack true {"body":"2"}
+        gus>> Bob #3: 3
+            gus < ACK {"ack_id":"g3","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 @guest-3f55abeb -> Bob #3 seq 1 requires_ack true {"body":"3"}
+        gus>> Bob #4: 4
+            gus < ACK {"ack_id":"g4","durability":"disk","state":"accepted"}
+            bob < DELIVER d4 @guest-3f55abeb -> Bob #4 seq 1 requires_ack true {"body":"4"}
+        gus>> Bob #5: 5
+            gus < ACK {"ack_id":"g5","durability":"disk","state":"accepted"}
+            bob < DELIVER d5 @guest-3f55abeb -> Bob #5 seq 1 requires_ack true {"body":"5"}
+        gus>> Bob #6: 6
+            gus < ACK {"ack_id":"g6","durability":"disk","state":"accepted"}
+            bob < DELIVER d6 @guest-3f55abeb -> Bob #6 seq 1 requires_ack true {"body":"6"}
+        gus>> Bob #7: 7
+            gus < ACK {"ack_id":"g7","durability":"disk","state":"accepted"}
+            bob < DELIVER d7 @guest-3f55abeb -> Bob #7 seq 1 requires_ack true {"body":"7"}
+        gus>> Bob #8: 8
+            gus < ACK {"ack_id":"g8","durability":"disk","state":"accepted"}
+            bob < DELIVER d8 @guest-3f55abeb -> Bob #8 seq 1 requires_ack true {"body":"8"}
+        gus>> Bob #9: 9
+            gus < ACK {"ack_id":"g9","durability":"disk","state":"accepted"}
+            bob < DELIVER d9 @guest-3f55abeb -> Bob #9 seq 1 requires_ack true {"body":"9"}
+        gus>> Bob #10: 10
+            gus < ACK {"ack_id":"g10","durability":"disk","state":"accepted"}
+            bob < DELIVER d10 @guest-3f55abeb -> Bob #10 seq 1 requires_ack true {"body":"10"}
+        bob acks d1
+        bob acks d2
+        bob acks d3
+        bob acks d4
+        bob acks d5
+        bob acks d6
+        bob acks d7
+        bob acks d8
+        bob acks d9
+        bob acks d10
+        disk shows
+        disk holds
+        gus goes
+            keep stream 1 ended
+            keep stream 2 ended
+            keep stream 3 ended
+            keep stream 4 ended
+            keep stream 5 ended
+            keep stream 6 ended
+            keep stream 7 ended
+            keep agent 3 forgotten
+        cid>> Cid: is handled
+            keep stream 2→2 "" up to 1024
+            keep c1 for [Cid#1 attempts 1], 0 left
+        disk keeps
+            cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
+            cid waits
+            keep stream 8 ended
+            keep stream 9 ended
+            keep stream 10 ended
+            cid goes on
+            cid < DELIVER d11 Cid -> Cid seq 1 requires_ack true {"body":"is handled"}
+    "#]]);
+}
+
+#[test]
+fn send_to_many_waits_for_the_store_and_nobody_else() {
+    check(expect![[r#"
+        limits backlog_max=16
+        here: ann bob cid dan eve fay
+        disk holds
+        ann>> *: first
+            ann < BUSY {"ack_id":"a1","busy":["Fay"],"queue_depth":0,"retry_after_ms":50}
+        bob>> Cid: is handled
+        disk keeps
+            bob waits
+            cid waits
+            dan waits
+            eve waits
+            bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+            bob goes on
+            cid goes on
+            dan goes on
+            eve goes on
+            bob < DELIVER d1 Ann -> Bob seq 1 originalTo "*" requires_ack true {"body":"first"}
+            cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" requires_ack true {"body":"first"}
+            cid < DELIVER d3 Bob -> Cid seq 1 requires_ack true {"body":"is handled"}
+            dan < DELIVER d4 Ann -> Dan seq 1 originalTo "*" requires_ack true {"body":"first"}
+            eve < DELIVER d5 Ann -> Eve seq 1 originalTo "*" requires_ack true {"body":"first"}
+        ann again
+            ann < ACK {"ack_id":"a1","durability":"disk","recipients":5,"state":"accepted"}
+            fay < DELIVER d6 Ann -> Fay seq 1 originalTo "*" requires_ack true {"body":"first"}
+        bob> *: at most once
+            cid < DELIVER d7 Bob -> Cid seq 2 originalTo "*" {"body":"at most once"}
+            ann < DELIVER d8 Bob -> Ann seq 1 originalTo "*" {"body":"at most once"}
+            dan < DELIVER d9 Bob -> Dan seq 1 originalTo "*" {"body":"at most once"}
+            eve < DELIVER d10 Bob -> Eve seq 1 originalTo "*" {"body":"at most once"}
+            fay < DELIVER d11 Bob -> Fay seq 1 originalTo "*" {"body":"at most once"}
+    "#]]);
+}
+
+#[test]
 fn sender_of_long_messages_waits_for_the_store_and_nobody_else() {
     check(expect![[r#"
         limits backlog_max=32
