@@ -142,8 +142,9 @@ wire_enum! {
         /// Send smaller pieces; name fewer streams.
         TooLarge = "TOO_LARGE",
         /// A limit is reached. Of a SEND: `per_pair_per_minute` of `policy.toml`, whose message
-        /// says how long to wait; streams; open questions of a name. Of SUBSCRIBE and UNSUBSCRIBE:
-        /// see [topics](docs/PROTOCOL.md#topics). Of a request: 32 wait already; the daemon has no
+        /// says how long to wait; streams; open questions of a name; copies of broadcasts that wait
+        /// for one recipient. Of SUBSCRIBE and UNSUBSCRIBE: see
+        /// [topics](docs/PROTOCOL.md#topics). Of a request: 32 wait already; the daemon has no
         /// memory for the answer; a dead letter's queue has no room. Of an answer: the daemon has
         /// no room for it.
         ///

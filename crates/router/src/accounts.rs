@@ -28,6 +28,8 @@ pub(super) enum Class {
     Store,
     /// Bytes of at-least-once messages, which the store holds, charged to their senders.
     Mail,
+    /// The part of the memory that messages to several recipients take.
+    Copies,
 }
 
 /// A limit divided by this number is its reserve, which is left to small holders.
@@ -36,7 +38,7 @@ const PER_RESERVE: usize = 8;
 /// A limit divided by this number is what a small holder holds at most.
 const PER_SMALL: usize = 1_024;
 
-const CLASSES: usize = Class::Mail as usize + 1;
+const CLASSES: usize = Class::Copies as usize + 1;
 
 /// An amount of each class.
 type Amounts = [usize; CLASSES];
@@ -102,6 +104,11 @@ impl Accounts {
         named.unwrap_or(&self.nameless)[class as usize]
     }
 
+    /// Returns a principal's share of `most`, without what is left to small holders.
+    pub(super) fn share(&self, class: Class, principal: Principal, most: usize) -> usize {
+        half_of_left(self.total(class) - self.held(class, principal), most)
+    }
+
     /// Returns by how much a principal would exceed its share of `most` if it held `more`.
     pub(super) fn excess(
         &self,
@@ -124,10 +131,14 @@ pub(super) fn nameless() -> AgentKey {
 /// need what is left.
 pub(super) fn excess(own: usize, total: usize, more: usize, most: usize) -> usize {
     let (others, wanted) = (total - own, own + more);
-    let left = (most - most / PER_RESERVE).saturating_sub(others);
-    let beyond_half = wanted.saturating_sub(left.div_ceil(2));
+    let beyond_half = wanted.saturating_sub(half_of_left(others, most));
     let beyond_small = if own == 0 { 0 } else { wanted.saturating_sub(most / PER_SMALL) };
     beyond_half.min(beyond_small.max((others + wanted).saturating_sub(most)))
+}
+
+/// Returns half of what others leave of `most` without its reserve, rounded up.
+const fn half_of_left(others: usize, most: usize) -> usize {
+    (most - most / PER_RESERVE).saturating_sub(others).div_ceil(2)
 }
 
 /// Whether a process, or another origin of what is counted, that has `own` of `total` may have one

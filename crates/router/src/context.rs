@@ -191,10 +191,24 @@ impl Context {
 
     /// Whether an agent's principal may hold `bytes` bytes more of the memory.
     pub(super) fn has_share_of_memory(&self, agent: AgentKey, bytes: usize) -> bool {
-        let shared_out = self.accounts.total(Class::Memory);
-        let others = self.memory.needed() - shared_out;
-        let most = self.limits.memory_bytes_max.saturating_sub(others);
-        self.accounts.excess(Class::Memory, Some(agent), bytes, most) == 0
+        self.accounts.excess(Class::Memory, Some(agent), bytes, self.shared_memory()) == 0
+    }
+
+    /// Returns the memory of which principals have shares.
+    fn shared_memory(&self) -> usize {
+        let others = self.memory.needed() - self.accounts.total(Class::Memory);
+        self.limits.memory_bytes_max.saturating_sub(others)
+    }
+
+    /// Whether another message of a sender to several recipients may wait for one of them, for which
+    /// such messages of `own` bytes wait already. All of them together take half of the sender's
+    /// share, and those for one recipient half of what the others leave of that.
+    pub(super) fn has_share_of_copies(&self, from: AgentKey, own: usize, bytes: usize) -> bool {
+        let principal = self.accounts.principal(from);
+        let memory = self.accounts.share(Class::Memory, principal, self.shared_memory());
+        let mail = self.accounts.share(Class::Mail, principal, self.limits.mail_bytes_max);
+        let all = self.accounts.held(Class::Copies, principal);
+        own == 0 || accounts::excess(own, all, bytes, memory.min(mail) / 2) == 0
     }
 
     /// Whether an agent's principal may hold `bytes` bytes more of the mail in the store.

@@ -75,7 +75,7 @@ impl Router {
                 Content::Notice(notice) => self.inform_agent(agent, notice),
                 Content::Answer | Content::Copy | Content::AtLeastOnce(_) => {}
                 Content::AtMostOnce { sent, charged, .. } => {
-                    self.mail.release(&mut self.ctx, agent, sent.from, charged);
+                    self.mail.release(&mut self.ctx, agent, &sent, charged);
                     self.undelivered(&sent, agent);
                 }
             }
@@ -185,7 +185,7 @@ impl Router {
             is_retained
         });
         for message in retracted {
-            self.mail.release(&mut self.ctx, agent, message.sent.from, message.bytes);
+            self.mail.release(&mut self.ctx, agent, &message.sent, message.bytes);
             self.mail.insert(&mut self.ctx, message);
         }
     }

@@ -175,9 +175,9 @@ impl Router {
                 notices::record_end(ctx, agent.unwrap_or_else(nameless), &notice);
             }
             Content::AtMostOnce { sent, charged, .. } => match &mut run {
-                Some((sender, load)) if *sender == sent.from => load.add(charged),
+                Some((sender, load)) if *sender == sent.from => load.add(Load::of(&sent, charged)),
                 _ => {
-                    let ended = run.replace((sent.from, Load { messages: 1, bytes: charged }));
+                    let ended = run.replace((sent.from, Load::of(&sent, charged)));
                     mail.release_all(ctx, agent, ended);
                 }
             },

@@ -205,6 +205,7 @@ impl Router {
         let may_repeat = send.requires_ack || self.mail.remembers_sends_of(send.from);
         let digest = may_repeat.then(|| SendDigest::of(send.envelope));
         let before = digest.and_then(|digest| self.answer_repeated(send, digest));
+        let is_repeated = before.is_some();
         let (had, number, mut recipients) = match before {
             Some(SendState::Complete { .. }) => return,
             // The deliveries of the earlier SEND are still being persisted, and may be undone.
@@ -221,7 +222,7 @@ impl Router {
         let mut fanout = Fanout { had, number, ..Fanout::default() };
         let mut sent = None;
         for to in recipients {
-            match self.check_one_of_many(send, to, fanout.persisting.len()) {
+            match self.check_one_of_many(send, to, fanout.persisting.len(), is_repeated) {
                 Verdict::Accept(stream) => {
                     let sent = sent.get_or_insert_with(|| self.sent(send, true));
                     let queued = self.queue(send, sent, to, stream, digest);
@@ -255,18 +256,30 @@ impl Router {
     }
 
     /// Checks a recipient of a SEND that the store has to record for `persisting` others already.
-    /// There is no room for it if this has used up the sender's share of the store.
+    /// There is no room for it if this has used up the sender's share of the store. A recipient that
+    /// has made no room when the SEND is repeated does not get it.
     fn check_one_of_many(
         &mut self,
         send: &SendRequest<'_>,
         to: AgentKey,
         persisting: usize,
+        is_repeated: bool,
     ) -> Verdict {
         let handed = self.ctx.backlog.uncharged() + persisting;
         if handed >= CHANGES_AT_ONCE && !self.ctx.has_share_of_store_after(send.from, handed) {
             return Verdict::Busy(0);
         }
-        self.check_recipient(send, to)
+        let verdict = self.check_recipient(send, to);
+        let has_room = || self.mail.has_room_for_copy(&self.ctx, to, send.from, send.bytes);
+        if !matches!(verdict, Verdict::Accept(_)) || has_room() {
+            return verdict;
+        }
+        if !is_repeated {
+            return Verdict::Busy(self.mail.queued(to).0);
+        }
+        let name = &self.directory[to].name;
+        let message = format!("{name} takes no messages: too many of your broadcasts wait for it");
+        Verdict::Refuse(NackCode::Limit, message)
     }
 
     /// Concludes an at-most-once SEND to several recipients. If some queues have no room, answers
@@ -541,7 +554,7 @@ impl Router {
             return Some(key);
         }
         self.ctx.counts.delivered += 1;
-        self.mail.charge(&mut self.ctx, to, send.from, message.bytes);
+        self.mail.charge(&mut self.ctx, to, &message.sent, message.bytes);
         self.hand_at_most_once(client, message);
         None
     }

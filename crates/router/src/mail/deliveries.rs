@@ -1,7 +1,7 @@
 //! Deliveries of queued messages: attempts, acknowledgements, returns and failures.
 
 use super::{
-    message::{Message, QueueState, Reliable, UnreadNotice},
+    message::{Message, QueueState, RECORD_BYTES, Reliable, UnreadNotice},
     table::Mail,
 };
 use crate::{
@@ -44,6 +44,18 @@ impl Mail {
         let (outbox, listed) = (&self.mailboxes[to.0].outbox, ctx.accounts.listed_as(from));
         let has_room = outbox.has_room(&ctx.limits, from, listed, bytes);
         ctx.planted.has_room(has_room)
+    }
+
+    /// Whether another message that a sender sends to several recipients may wait for this one.
+    pub(crate) fn has_room_for_copy(
+        &self,
+        ctx: &Context,
+        to: AgentKey,
+        from: AgentKey,
+        bytes: usize,
+    ) -> bool {
+        let (outbox, listed) = (&self.mailboxes[to.0].outbox, ctx.accounts.listed_as(from));
+        ctx.has_share_of_copies(from, outbox.copies_of(from, listed), bytes + RECORD_BYTES)
     }
 
     /// Returns the number of messages in an agent's queue, and their bytes.

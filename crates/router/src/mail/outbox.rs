@@ -5,7 +5,7 @@
 //! yet. The messages themselves are in their streams; the outbox only knows which stream's turn it
 //! is.
 
-use super::{message::RECORD_BYTES, report_counts::ReportCounts};
+use super::{message::RECORD_BYTES, report_counts::ReportCounts, sent::Sent};
 use crate::{
     accounts::{excess, nameless},
     keys::{AgentKey, StreamKey},
@@ -19,22 +19,32 @@ use std::collections::BTreeMap;
 pub(crate) struct Load {
     pub(crate) messages: usize,
     pub(crate) bytes: usize,
+    /// The memory of those among them that were sent to several recipients.
+    pub(crate) copies: usize,
 }
 
 impl Load {
+    /// The load of a message for one recipient, with this number of bytes.
+    pub(crate) const fn of(sent: &Sent, bytes: usize) -> Self {
+        let copies = if sent.to_everyone { bytes + RECORD_BYTES } else { 0 };
+        Self { messages: 1, bytes, copies }
+    }
+
     /// The bytes that count in the memory.
     pub(crate) const fn memory_bytes(self) -> usize {
         self.bytes + self.messages * RECORD_BYTES
     }
 
-    pub(crate) const fn add(&mut self, bytes: usize) {
-        self.messages += 1;
-        self.bytes += bytes;
+    pub(crate) const fn add(&mut self, load: Self) {
+        self.messages += load.messages;
+        self.bytes += load.bytes;
+        self.copies += load.copies;
     }
 
     const fn subtract(&mut self, load: Self) {
         self.messages -= load.messages;
         self.bytes -= load.bytes;
+        self.copies -= load.copies;
     }
 }
 
@@ -87,10 +97,15 @@ impl Outbox {
             && excess(share.bytes, self.total.bytes, bytes, most) == 0
     }
 
-    pub(super) fn charge(&mut self, from: AgentKey, listed: AgentKey, bytes: usize) {
+    /// Returns the memory of a sender's messages to several recipients that the queue has.
+    pub(super) fn copies_of(&self, from: AgentKey, listed: AgentKey) -> usize {
+        self.shares.get(&self.payer(from, listed)).map_or(0, |share| share.copies)
+    }
+
+    pub(super) fn charge(&mut self, from: AgentKey, listed: AgentKey, load: Load) {
         let payer = self.payer(from, listed);
-        self.total.add(bytes);
-        self.shares.entry(payer).or_default().add(bytes);
+        self.total.add(load);
+        self.shares.entry(payer).or_default().add(load);
     }
 
     pub(super) fn release(&mut self, from: AgentKey, load: Load) {
@@ -147,10 +162,7 @@ mod inspect {
     impl Outbox {
         pub(crate) fn is_consistent(&self) -> bool {
             let mut sum = Load::default();
-            for share in self.shares.values() {
-                sum.messages += share.messages;
-                sum.bytes += share.bytes;
-            }
+            self.shares.values().for_each(|share| sum.add(*share));
             sum == self.total && self.shares.values().all(|share| share.messages > 0)
         }
 

@@ -3,9 +3,10 @@
 use super::{
     dead_letters::DeadLetters,
     mailbox::Mailbox,
-    message::{Message, QueueState, RECORD_BYTES, UnreadNotice},
+    message::{Message, QueueState, UnreadNotice},
     messages::Messages,
     outbox::{Load, Turn},
+    sent::Sent,
     stream::{Stream, Streams},
 };
 use crate::{
@@ -61,7 +62,7 @@ impl Mail {
         if message.is_replay {
             ctx.charge_memory(to, message.memory_bytes());
         } else {
-            self.charge(ctx, to, message.sent.from, bytes);
+            self.charge(ctx, to, &message.sent, bytes);
         }
         if message.reliable().is_some() {
             ctx.accounts.charge(Class::Mail, message.sent.from, bytes);
@@ -89,7 +90,7 @@ impl Mail {
     pub(crate) fn remove(&mut self, ctx: &mut Context, key: MessageKey) -> Option<Message> {
         let message = self.take_out(ctx, key)?;
         if !message.is_replay {
-            self.release(ctx, message.to, message.sent.from, message.bytes);
+            self.release(ctx, message.to, &message.sent, message.bytes);
         }
         if let Some(reliable) = message.reliable() {
             ctx.accounts.release(Class::Mail, message.sent.from, message.bytes);
@@ -125,20 +126,16 @@ impl Mail {
     }
 
     /// Charges an agent's queue, and the sender's share of the memory, for a message.
-    pub(crate) fn charge(&mut self, ctx: &mut Context, to: AgentKey, from: AgentKey, bytes: usize) {
-        self.mailboxes[to.0].outbox.charge(from, ctx.accounts.listed_as(from), bytes);
-        ctx.charge_memory(from, bytes + RECORD_BYTES);
+    pub(crate) fn charge(&mut self, ctx: &mut Context, to: AgentKey, sent: &Sent, bytes: usize) {
+        let (from, load) = (sent.from, Load::of(sent, bytes));
+        self.mailboxes[to.0].outbox.charge(from, ctx.accounts.listed_as(from), load);
+        ctx.charge_memory(from, load.memory_bytes());
+        ctx.accounts.charge(Class::Copies, from, load.copies);
     }
 
     /// Releases an agent's queue from the charge for a message, unless the agent is forgotten.
-    pub(crate) fn release(
-        &mut self,
-        ctx: &mut Context,
-        to: AgentKey,
-        from: AgentKey,
-        bytes: usize,
-    ) {
-        self.release_all(ctx, Some(to), Some((from, Load { messages: 1, bytes })));
+    pub(crate) fn release(&mut self, ctx: &mut Context, to: AgentKey, sent: &Sent, bytes: usize) {
+        self.release_all(ctx, Some(to), Some((sent.from, Load::of(sent, bytes))));
     }
 
     /// Releases the queue of an agent, if there is one, from the charge for several messages of one
@@ -153,7 +150,7 @@ impl Mail {
             && let Some(mailbox) = self.mailboxes.get_mut(to.0)
         {
             mailbox.outbox.release(from, load);
-            ctx.release_memory(from, load.memory_bytes());
+            release_load(ctx, from, load);
         }
     }
 
@@ -257,7 +254,7 @@ impl Mail {
         // Only unwritten frames of a connection that has not ended can still be charged here.
         ctx.release_memory(agent, mailbox.dedup.left_bytes());
         for (from, load) in mailbox.outbox.shares() {
-            ctx.release_memory(from, load.memory_bytes());
+            release_load(ctx, from, load);
         }
         ctx.accounts.close(agent);
         self.dedup_entries -= mailbox.dedup.len();
@@ -281,6 +278,12 @@ impl Mail {
     pub(crate) fn streams(&self) -> usize {
         self.streams.len()
     }
+}
+
+/// Releases a sender's shares from the charge for messages.
+fn release_load(ctx: &mut Context, from: AgentKey, load: Load) {
+    ctx.release_memory(from, load.memory_bytes());
+    ctx.accounts.release(Class::Copies, from, load.copies);
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::{
     connections::{Client, Content, Stage},
     directory::bytes_of,
     keys::AgentKey,
-    mail::{Load, Mailbox, Message, QueueState, RECORD_BYTES, Stream},
+    mail::{Load, Mailbox, Message, QueueState, RECORD_BYTES, Sent, Stream},
     oracle::{Checked, ensure},
 };
 use protocol::{name::OPERATOR, relay::Reported};
@@ -163,15 +163,13 @@ impl Router {
     /// for.
     fn audit_loads(&self) -> Checked {
         let mut loads: BTreeMap<(AgentKey, AgentKey), Load> = BTreeMap::new();
-        let mut add = |to: AgentKey, from: AgentKey, bytes: usize| {
-            let load = loads.entry((to, from)).or_default();
-            load.messages += 1;
-            load.bytes += bytes;
+        let mut add = |to: AgentKey, sent: &Sent, bytes: usize| {
+            loads.entry((to, sent.from)).or_default().add(Load::of(sent, bytes));
         };
         let (again, queued): (Vec<_>, Vec<_>) =
             self.mail.all_messages().partition(|message| message.is_replay);
         for message in queued {
-            add(message.to, message.sent.from, message.bytes);
+            add(message.to, &message.sent, message.bytes);
         }
         let mut inside: usize = again.iter().map(|message| message.memory_bytes()).sum();
         let charged = self.questions.charged().chain(self.notices.charged());
@@ -184,7 +182,7 @@ impl Router {
                 if let (Content::AtMostOnce { sent, charged, .. }, Some(to)) =
                     (&handed.content, client.agent)
                 {
-                    add(to, sent.from, *charged);
+                    add(to, sent, *charged);
                 }
             }
         }
@@ -192,8 +190,7 @@ impl Router {
         let mut by_payer: BTreeMap<(AgentKey, AgentKey), Load> = BTreeMap::new();
         for ((to, from), load) in &loads {
             let sum = by_payer.entry((*to, mailboxes[to].outbox.payer_of(*from))).or_default();
-            sum.messages += load.messages;
-            sum.bytes += load.bytes;
+            sum.add(*load);
         }
         for ((to, payer), load) in &by_payer {
             let counted = mailboxes[to].outbox.share(*payer);
@@ -245,6 +242,9 @@ impl Router {
             if message.reliable().is_some() {
                 add(Class::Mail, payer, message.bytes);
             }
+            if !message.is_replay {
+                add(Class::Copies, payer, Load::of(&message.sent, message.bytes).copies);
+            }
         }
         for (_, client) in self.connections.all() {
             if let (Stage::Member(_), Some(agent)) = (&client.stage, client.agent) {
@@ -256,6 +256,7 @@ impl Router {
             for handed in client.window.frames() {
                 if let Content::AtMostOnce { sent, charged, .. } = &handed.content {
                     add(Class::Memory, sent.from, *charged + RECORD_BYTES);
+                    add(Class::Copies, sent.from, Load::of(sent, *charged).copies);
                 }
             }
         }

@@ -125,6 +125,73 @@ fn sender_with_mail_for_absent_agents_leaves_memory_to_others() {
 }
 
 #[test]
+fn subscribers_that_take_nothing_leave_a_publisher_its_share() {
+    check(expect![[r#"
+        limits memory_bytes_max=102400
+        here: ann sub
+        bob joins {"capabilities":{"ack":true,"max_inflight":0}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":0,"resume":false,"supports_topics":true}}
+        bob says SUBSCRIBE id=s topic=t {}
+            bob < ACK {"ack_id":"s"}
+        cid joins {"capabilities":{"ack":true,"max_inflight":0}}
+            cid < WELCOME {"agent":"Cid","capabilities":{"ack":true,"max_inflight":0,"resume":false,"supports_topics":true}}
+        cid says SUBSCRIBE id=s topic=t {}
+            cid < ACK {"ack_id":"s"}
+        sub says SUBSCRIBE id=s topic=t {}
+            sub < ACK {"ack_id":"s"}
+        ann>> * #t: x*2000
+            ann < ACK {"ack_id":"a1","durability":"disk","recipients":3,"state":"accepted"}
+            sub < DELIVER d1 Ann -> Sub #t seq 1 originalTo "*" requires_ack true {"body":"x*2000"}
+        sub acks d1
+        ann>> * #t: y*2000
+            ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":1,"retry_after_ms":50}
+            sub < DELIVER d2 Ann -> Sub #t seq 2 originalTo "*" requires_ack true {"body":"y*2000"}
+        sub acks d2
+        ann again
+            ann < ACK {"ack_id":"a2","durability":"disk","recipients":3,"state":"accepted"}
+        ann>> * #t: z*2000
+            ann < BUSY {"ack_id":"a3","busy":["Bob","Cid"],"queue_depth":2,"retry_after_ms":50}
+            sub < DELIVER d3 Ann -> Sub #t seq 3 originalTo "*" requires_ack true {"body":"z*2000"}
+        sub acks d3
+        ann again
+            ann < NACK {"ack_id":"a3","code":"LIMIT","message":"Bob takes no messages: too many of your broadcasts wait for it","to":"Bob"}
+            ann < NACK {"ack_id":"a3","code":"LIMIT","message":"Cid takes no messages: too many of your broadcasts wait for it","to":"Cid"}
+            ann < ACK {"ack_id":"a3","durability":"disk","recipients":1,"state":"accepted"}
+        ann> * #t: at most once
+            sub < DELIVER d4 Ann -> Sub #t seq 4 originalTo "*" {"body":"at most once"}
+            ann < BUSY {"ack_id":"a4","busy":["Bob","Cid"],"queue_depth":2,"retry_after_ms":50}
+        ann>> Bob: x*9000
+            ann < ACK {"ack_id":"a5","durability":"disk","state":"accepted"}
+        ann>> Sub: alone
+            ann < ACK {"ack_id":"a6","durability":"disk","state":"accepted"}
+            sub < DELIVER d5 Ann -> Sub seq 1 requires_ack true {"body":"alone"}
+    "#]]);
+}
+
+#[test]
+fn publisher_uses_up_no_share_of_its_subscribers() {
+    check(expect![[r#"
+        limits memory_bytes_max=102400
+        here: ann dan
+        bob joins {"capabilities":{"ack":true,"max_inflight":0}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":0,"resume":false,"supports_topics":true}}
+        bob says SUBSCRIBE id=s topic=t {}
+            bob < ACK {"ack_id":"s"}
+        ann>> * #t: x*4000
+            ann < ACK {"ack_id":"a1","durability":"disk","recipients":1,"state":"accepted"}
+        ann>> * #t: y*4000
+            ann < BUSY {"ack_id":"a2","busy":["Bob"],"queue_depth":1,"retry_after_ms":50}
+        ann again
+            ann < BUSY {"ack_id":"a2","busy":["Bob"],"queue_depth":1,"retry_after_ms":50}
+        bob>> Dan: x*9000
+            bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+            dan < DELIVER d1 Bob -> Dan seq 1 requires_ack true {"body":"x*9000"}
+        dan>> * #t: x*4000
+            dan < ACK {"ack_id":"d1","durability":"disk","recipients":1,"state":"accepted"}
+    "#]]);
+}
+
+#[test]
 fn lone_sender_may_fill_half_of_the_memory_and_send_one_message_of_any_size() {
     check(expect![[r#"
         limits memory_bytes_max=7000
