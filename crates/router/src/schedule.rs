@@ -1,14 +1,16 @@
 //! The schedule: which client's frames are handled next.
 //!
-//! Each client has a queue, and clients whose queues are not empty take turns: deficit round-robin
-//! over counted work. In a round, every client may cause work up to `QUANTUM`. A frame is
-//! indivisible, so a client may exceed its quantum by one frame; it then sits out the rounds that
-//! the excess is worth. A client that becomes ready within its quantum goes before those whose turn
-//! has only come, so that a client with little to do never waits for a round. All clients of one
-//! process together go first for one quantum in a round, so that many connections gain nothing.
+//! Each client has a queue, and processes that have clients whose queues are not empty take turns:
+//! deficit round-robin over counted work. In a round, every process may cause work up to `QUANTUM`.
+//! A frame is indivisible, so a process may exceed its quantum by one frame; it then sits out the
+//! rounds that the excess is worth. A process that becomes ready within its quantum goes before
+//! those whose turn has only come, so that one with little to do never waits for a round. The
+//! clients of one process share its turns in the same way, in rounds of their own. So many
+//! connections gain nothing, and a new one takes over the debt of those before it. A client whose
+//! process is not known counts as a process.
 //!
 //! Operators are a group of their own, for which a quarter of the work is reserved while any of
-//! them is ready. Within a group, no client goes before its turn.
+//! them is ready. There each client counts as a process.
 //!
 //! The schedule is pure: the caller handles the entries, and tells how much work they were.
 
@@ -16,10 +18,10 @@ use super::interface::ClientId;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-/// The work of one client in one round. A unit is about a nanosecond.
+/// The work of one process in one round. A unit is about a nanosecond.
 pub(crate) const QUANTUM: i64 = 20_000;
 
-/// The largest debt that a client has to sit out, in quanta.
+/// The largest debt that a process or a client has to sit out, in quanta.
 const DEBT_QUANTA_MAX: i64 = 1_000;
 
 /// The work of the others for each unit of the operators' work, while both are ready.
@@ -30,10 +32,8 @@ const OTHERS_SHARE: i64 = 3;
 pub struct Schedule<T> {
     quantum: i64,
     queues: FxHashMap<ClientId, Queue<T>>,
-    /// The processes of the clients.
-    processes: FxHashMap<Pid, Process>,
-    others: Turns,
-    operators: Turns,
+    others: Group,
+    operators: Group,
     /// The work of the others that the operators may catch up with.
     balance: i64,
 }
@@ -41,14 +41,14 @@ pub struct Schedule<T> {
 /// A process's id.
 type Pid = u32;
 
-/// A process, and how many clients it has.
-#[derive(Debug)]
-struct Process {
-    clients: usize,
-    credit: Credit,
+/// Those who take turns with others: a process, or a client that counts as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Party {
+    Process(Pid),
+    Client(ClientId),
 }
 
-/// The rest of a client's or a process's work in a round.
+/// The rest of a party's or a client's work in a round.
 #[derive(Debug)]
 struct Credit {
     /// The work; negative in debt.
@@ -62,53 +62,155 @@ struct Credit {
 struct Queue<T> {
     entries: VecDeque<T>,
     credit: Credit,
-    /// The client's process, if the system tells it.
-    process: Option<Pid>,
+    party: Party,
     is_operator: bool,
     /// Whether the entries have to wait.
     is_blocked: bool,
-    /// Whether the client is in one of the lists of its group.
+    /// Whether the client is in one of the lists of its party.
     is_listed: bool,
 }
 
-/// The turns of a group of clients.
-#[derive(Debug, Default)]
-struct Turns {
+/// The turns of those who are ready: of parties, or of the clients of one party.
+#[derive(Debug)]
+struct Turns<K> {
     round: u64,
-    /// Clients that became ready within their quantum.
-    fresh: VecDeque<ClientId>,
-    /// Clients whose turn in this round is still to come.
-    turns: VecDeque<ClientId>,
-    /// Clients that wait for the next round.
-    next: VecDeque<ClientId>,
+    /// Those that became ready within their quantum.
+    fresh: VecDeque<K>,
+    /// Those whose turn in this round is still to come.
+    turns: VecDeque<K>,
+    /// Those that wait for the next round.
+    next: VecDeque<K>,
 }
 
-impl Turns {
+/// The parties of a group.
+#[derive(Debug, Default)]
+struct Group {
+    turns: Turns<Party>,
+    parties: FxHashMap<Party, Member>,
+}
+
+/// A party of a group.
+#[derive(Debug)]
+struct Member {
+    credit: Credit,
+    /// The number of its clients.
+    count: usize,
+    /// Those of them that are ready. While there are any, the party is in one of the group's lists.
+    clients: Turns<ClientId>,
+}
+
+impl<K> Default for Turns<K> {
+    fn default() -> Self {
+        let (fresh, turns, next) = Default::default();
+        Self { round: 0, fresh, turns, next }
+    }
+}
+
+impl<K: Copy + PartialEq> Turns<K> {
     fn is_empty(&self) -> bool {
         self.fresh.is_empty() && self.turns.is_empty() && self.next.is_empty()
     }
 
-    /// Returns the client whose turn it is, and whether it goes before others. Begins the next
-    /// round if this one is over.
-    fn first(&mut self) -> Option<(ClientId, bool)> {
+    /// Returns whose turn it is. Begins the next round if this one is over.
+    fn first(&mut self) -> Option<K> {
         if self.fresh.is_empty() && self.turns.is_empty() {
             std::mem::swap(&mut self.turns, &mut self.next);
             self.round += 1;
         }
-        let is_fresh = !self.fresh.is_empty();
-        let list = if is_fresh { &self.fresh } else { &self.turns };
-        list.front().map(|client| (*client, is_fresh))
+        self.fresh.front().or_else(|| self.turns.front()).copied()
     }
 
-    /// Removes the client whose turn it is.
-    fn pop_first(&mut self) -> Option<ClientId> {
-        self.fresh.pop_front().or_else(|| self.turns.pop_front())
+    /// Adds one that has become ready.
+    fn push(&mut self, key: K, has_credit: bool) {
+        if has_credit { self.fresh.push_back(key) } else { self.next.push_back(key) }
     }
 
-    fn remove(&mut self, client: ClientId) {
-        for list in [&mut self.fresh, &mut self.turns, &mut self.next] {
-            list.retain(|other| *other != client);
+    /// Removes the one whose turn it is.
+    fn pop_first(&mut self) {
+        if self.fresh.pop_front().is_none() {
+            self.turns.pop_front();
         }
+    }
+
+    /// Makes the one whose turn it is wait for the next round.
+    fn postpone_first(&mut self) {
+        let first = self.first();
+        self.pop_first();
+        self.next.extend(first);
+    }
+
+    fn remove(&mut self, key: K) {
+        if self.first() == Some(key) {
+            return self.pop_first();
+        }
+        for list in [&mut self.fresh, &mut self.turns, &mut self.next] {
+            list.retain(|other| *other != key);
+        }
+    }
+
+    /// Notes what is left of one: it is removed if it is not ready, and waits for the next round if
+    /// its turn has used up its credit.
+    fn end_turn(&mut self, key: K, is_ready: bool, credit: &Credit) {
+        if !is_ready {
+            self.remove(key);
+        } else if credit.left <= 0 && self.first() == Some(key) {
+            self.postpone_first();
+        }
+    }
+}
+
+impl Group {
+    /// Adds a client. Of a new party, the first entry is handled in this round, and all others from
+    /// the next round on, so that many short connections gain nothing.
+    fn add(&mut self, party: Party) -> Credit {
+        let round = self.turns.round;
+        let member = self.parties.entry(party).or_insert_with(|| Member {
+            credit: Credit { left: 1, round },
+            count: 0,
+            clients: Turns::default(),
+        });
+        member.count += 1;
+        Credit { left: 1, round: member.clients.round }
+    }
+
+    /// Removes a client that is not listed.
+    fn remove(&mut self, party: Party) {
+        if let Some(member) = self.parties.get_mut(&party) {
+            member.count -= 1;
+            if member.count == 0 {
+                self.parties.remove(&party);
+            }
+        }
+    }
+
+    /// Lists a client that has become ready.
+    fn list(&mut self, party: Party, client: ClientId, credit: &mut Credit, quantum: i64) {
+        let Some(member) = self.parties.get_mut(&party) else { return };
+        if member.clients.is_empty() {
+            self.turns.push(party, member.credit.top_up(self.turns.round, quantum));
+        }
+        member.clients.push(client, credit.top_up(member.clients.round, quantum));
+    }
+
+    fn unlist(&mut self, party: Party, client: ClientId) {
+        let Some(member) = self.parties.get_mut(&party) else { return };
+        member.clients.remove(client);
+        if member.clients.is_empty() {
+            self.turns.remove(party);
+        }
+    }
+
+    /// Returns the party whose turn it is.
+    fn first(&mut self, quantum: i64) -> Option<&mut Member> {
+        let party = loop {
+            let party = self.turns.first()?;
+            let member = self.parties.get_mut(&party).expect("only known parties are listed");
+            if member.credit.top_up(self.turns.round, quantum) {
+                break party;
+            }
+            self.turns.postpone_first();
+        };
+        self.parties.get_mut(&party)
     }
 }
 
@@ -145,25 +247,19 @@ impl<T> Schedule<T> {
         Self {
             quantum,
             queues: FxHashMap::default(),
-            processes: FxHashMap::default(),
-            others: Turns::default(),
-            operators: Turns::default(),
+            others: Group::default(),
+            operators: Group::default(),
             balance: 0,
         }
     }
 
-    /// Adds a client of a process, with an empty queue. Its first entry is handled in this round,
-    /// and all others from the next round on, so that many short connections gain nothing.
+    /// Adds a client of a process, with an empty queue.
     pub fn add(&mut self, client: ClientId, process: Option<Pid>) {
-        let round = self.others.round;
-        if let Some(pid) = process {
-            let credit = Credit { left: self.quantum, round };
-            self.processes.entry(pid).or_insert(Process { clients: 0, credit }).clients += 1;
-        }
+        let party = process.map_or(Party::Client(client), Party::Process);
         let queue = Queue {
             entries: VecDeque::new(),
-            credit: Credit { left: 1, round },
-            process,
+            credit: self.others.add(party),
+            party,
             is_operator: false,
             is_blocked: false,
             is_listed: false,
@@ -174,23 +270,27 @@ impl<T> Schedule<T> {
     /// Removes a client and its queue.
     pub fn remove(&mut self, client: ClientId) {
         self.unlist(client);
-        let Some(Queue { process: Some(pid), .. }) = self.queues.remove(&client) else { return };
-        if let Some(process) = self.processes.get_mut(&pid) {
-            process.clients -= 1;
-            if process.clients == 0 {
-                self.processes.remove(&pid);
-            }
+        if let Some(queue) = self.queues.remove(&client) {
+            self.group_of(queue.is_operator).remove(queue.party);
         }
     }
 
     /// Moves a client to the operators' group.
     pub fn make_operator(&mut self, client: ClientId) {
         self.unlist(client);
-        if let Some(queue) = self.queues.get_mut(&client) {
-            queue.is_operator = true;
-            queue.credit.round = self.operators.round;
+        if let Some(queue) = self.queues.get_mut(&client)
+            && !std::mem::replace(&mut queue.is_operator, true)
+        {
+            self.others.remove(queue.party);
+            queue.party = Party::Client(client);
+            let left = queue.credit.left;
+            queue.credit = Credit { left, ..self.operators.add(queue.party) };
         }
         self.list(client);
+    }
+
+    fn group_of(&mut self, is_operator: bool) -> &mut Group {
+        if is_operator { &mut self.operators } else { &mut self.others }
     }
 
     /// Appends an entry to a client's queue. Ignores an unknown client.
@@ -234,31 +334,30 @@ impl<T> Schedule<T> {
     /// Whether no entry can be handled now.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.others.is_empty() && self.operators.is_empty()
+        self.others.turns.is_empty() && self.operators.turns.is_empty()
     }
 
     /// Returns the client whose turn it is, and its oldest entry. After the entry, or a part of
     /// it, is handled, the caller has to [`spend`](Self::spend) its work.
     pub fn turn(&mut self) -> Option<(ClientId, &mut T)> {
-        let turns = if self.operators_first() { &mut self.operators } else { &mut self.others };
+        let is_operator = self.operators_first();
+        let group = if is_operator { &mut self.operators } else { &mut self.others };
+        let clients = &mut group.first(self.quantum)?.clients;
         let client = loop {
-            let (client, is_fresh) = turns.first()?;
+            let client = clients.first().expect("a listed party has a listed client");
             let queue = self.queues.get_mut(&client).expect("only known clients are listed");
-            let process = queue.process.filter(|_| is_fresh && !queue.is_operator);
-            let process = process.and_then(|pid| self.processes.get_mut(&pid));
-            let may_go_first = process.is_none_or(|it| it.credit.top_up(turns.round, self.quantum));
-            if queue.credit.top_up(turns.round, self.quantum) && may_go_first {
+            if queue.credit.top_up(clients.round, self.quantum) {
                 break client;
             }
-            turns.pop_first();
-            turns.next.push_back(client);
+            clients.postpone_first();
         };
         let queue = self.queues.get_mut(&client)?;
         Some((client, queue.entries.front_mut().expect("a listed client has an entry")))
     }
 
     fn operators_first(&self) -> bool {
-        !self.operators.is_empty() && (self.balance >= 0 || self.others.is_empty())
+        let are_others_idle = self.others.turns.is_empty();
+        !self.operators.turns.is_empty() && (self.balance >= 0 || are_others_idle)
     }
 
     /// Counts the work of the entry that [`turn`](Self::turn) returned, and removes the entry if it
@@ -268,26 +367,20 @@ impl<T> Schedule<T> {
         let debt_max = DEBT_QUANTA_MAX * self.quantum;
         let queue = self.queues.get_mut(&client)?;
         queue.credit.spend(work, debt_max);
-        let process = queue.process.filter(|_| !queue.is_operator);
-        if let Some(process) = process.and_then(|pid| self.processes.get_mut(&pid)) {
-            process.credit.top_up(self.others.round, self.quantum);
-            process.credit.spend(work, debt_max);
-        }
-        let (change, turns) = match queue.is_operator {
+        let (change, group) = match queue.is_operator {
             true => (work.saturating_mul(-OTHERS_SHARE), &mut self.operators),
             false => (work, &mut self.others),
         };
         let bound = OTHERS_SHARE * self.quantum;
         self.balance = self.balance.saturating_add(change).clamp(-debt_max, bound);
         let done = if is_done { queue.entries.pop_front() } else { None };
-        // Handling the entry may have blocked the client, which removed it from its list.
-        let is_first = queue.is_listed && turns.first().is_some_and(|(first, _)| first == client);
-        if is_first && !queue.is_ready() {
-            turns.pop_first();
-            queue.is_listed = false;
-        } else if is_first && queue.credit.left <= 0 {
-            turns.pop_first();
-            turns.next.push_back(client);
+        let Some(member) = group.parties.get_mut(&queue.party) else { return done };
+        member.credit.spend(work, debt_max);
+        // Handling the entry may have blocked the client, which removed it from the lists.
+        if queue.is_listed {
+            queue.is_listed = queue.is_ready();
+            member.clients.end_turn(client, queue.is_listed, &queue.credit);
+            group.turns.end_turn(queue.party, !member.clients.is_empty(), &member.credit);
         }
         done
     }
@@ -298,18 +391,16 @@ impl<T> Schedule<T> {
             return;
         }
         queue.is_listed = true;
-        let turns = if queue.is_operator { &mut self.operators } else { &mut self.others };
-        let has_credit = queue.credit.top_up(turns.round, self.quantum);
-        let list = if has_credit { &mut turns.fresh } else { &mut turns.next };
-        list.push_back(client);
+        let group = if queue.is_operator { &mut self.operators } else { &mut self.others };
+        group.list(queue.party, client, &mut queue.credit, self.quantum);
     }
 
     fn unlist(&mut self, client: ClientId) {
         if let Some(queue) = self.queues.get_mut(&client)
             && std::mem::take(&mut queue.is_listed)
         {
-            let turns = if queue.is_operator { &mut self.operators } else { &mut self.others };
-            turns.remove(client);
+            let (party, is_operator) = (queue.party, queue.is_operator);
+            self.group_of(is_operator).unlist(party, client);
         }
     }
 }
@@ -414,7 +505,20 @@ mod tests {
         );
         assert_eq!(order(&mut schedule), (1..20).collect::<Vec<_>>());
         (0..=20).for_each(|client| schedule.remove(ClientId(client)));
-        assert!(schedule.processes.is_empty());
+        assert!(schedule.others.parties.is_empty());
+    }
+
+    #[test]
+    fn new_client_of_a_process_takes_over_its_debt() {
+        let mut schedule = Schedule::new(QUANTUM);
+        schedule.add(ClientId(0), Some(8));
+        push(&mut schedule, 0, 10, 100);
+        for client in 1..=20 {
+            schedule.add(ClientId(client), Some(7));
+            push(&mut schedule, client, 10 * QUANTUM as u64, 1);
+        }
+        let order = order(&mut schedule);
+        assert!(order.iter().rposition(|client| *client == 0) < Some(103), "{order:?}");
     }
 
     #[test]
@@ -447,9 +551,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ready_clients_get_equal_shares(works in prop::collection::vec(1_u64..500, 2..8)) {
+        fn ready_clients_get_equal_shares(
+            works in prop::collection::vec(1_u64..500, 2..8),
+            process in prop::option::of(Just(7)),
+        ) {
             let clients = works.len() as u64;
-            let mut schedule = schedule(clients);
+            let mut schedule = Schedule::new(QUANTUM);
+            (0..clients).for_each(|client| schedule.add(ClientId(client), process));
             for (client, work) in works.iter().enumerate() {
                 push(&mut schedule, client as u64, *work, 2_000 / *work as usize + 1);
             }
