@@ -177,17 +177,21 @@ impl Routing {
                     self.router.handle(now, input, &mut self.outputs);
                     (true, false)
                 }
-                Entry::Ended => (true, true),
+                Entry::Ended => {
+                    self.client_ended(now, id);
+                    (true, true)
+                }
             };
             let spent = self.router.take_work();
             work += spent.max(1);
             drop(self.clients.schedule.spend(id, spent, is_done));
+            if is_end {
+                self.clients.remove(id);
+                self.store.forget(id.0);
+            }
             self.execute();
             while let Some(id) = self.clients.full.pop() {
                 self.flush_client(now, id);
-            }
-            if is_end {
-                self.client_ended(now, id);
             }
         }
     }
@@ -197,8 +201,6 @@ impl Routing {
         // half.
         self.flush_client(now, id);
         self.handle(now, Input::Disconnected(id));
-        self.clients.remove(id);
-        self.store.forget(id.0);
     }
 
     fn stored(&mut self, now: Now, report: store::Report) {

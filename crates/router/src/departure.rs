@@ -7,6 +7,7 @@ use super::{
     keys::AgentKey,
     mail::Sent,
     notices,
+    work::DELIVERY_WORK,
 };
 use protocol::{
     code::{ErrorCode, NackCode, Violation},
@@ -184,6 +185,7 @@ impl Router {
             retracted.extend(message);
             is_retained
         });
+        self.ctx.spend(DELIVERY_WORK * retracted.len() as u64);
         for message in retracted {
             self.mail.release(&mut self.ctx, agent, &message.sent, message.bytes);
             self.mail.insert(&mut self.ctx, message);
@@ -193,6 +195,7 @@ impl Router {
     /// Drops at-most-once messages that wait for an agent. Their senders get NACKs.
     pub(super) fn drop_at_most_once(&mut self, agent: AgentKey) {
         for key in self.mail.waiting_at_most_once(agent, |_| true) {
+            self.ctx.spend(DELIVERY_WORK);
             if let Some(message) = self.mail.remove(&mut self.ctx, key)
                 && !message.is_replay
             {
@@ -206,6 +209,7 @@ impl Router {
     /// ended.
     fn drop_replays(&mut self, agent: AgentKey) {
         for key in self.mail.waiting_at_most_once(agent, |message| message.is_replay) {
+            self.ctx.spend(DELIVERY_WORK);
             self.mail.remove(&mut self.ctx, key);
         }
     }

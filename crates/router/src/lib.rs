@@ -114,9 +114,11 @@ enum Payer {
 impl Payer {
     const fn of(input: &Input<'_>) -> Self {
         match input {
-            Input::Frame(client, _) | Input::Violated(client, _) => Self::Now(*client),
+            Input::Frame(client, _) | Input::Violated(client, _) | Input::Disconnected(client) => {
+                Self::Now(*client)
+            }
             Input::Found(client, _) | Input::Reloaded(client, _) => Self::Later(*client),
-            Input::Written(client, _) | Input::Disconnected(client) => Self::Store(*client),
+            Input::Written(client, _) => Self::Store(*client),
             _ => Self::Nobody,
         }
     }

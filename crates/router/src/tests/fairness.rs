@@ -420,6 +420,29 @@ fn reconnects_with_1000_deliveries_in_flight() {
 }
 
 #[test]
+fn what_waits_for_a_client_that_leaves_is_charged_to_it() {
+    let mut stage = Stage::new(&Limits::default());
+    let (sender, reader) = (stage.agent("Sender"), stage.agent("Reader"));
+    for _ in 0..2_000 {
+        let frame = stage.message(Some("Reader"), None, &json!({"padding": "x".repeat(200)}));
+        let (bed, mut out) = (&mut stage.bed, Vec::new());
+        let batch = ClientBatch::of_frame(&frame);
+        // What is written is not reported, as if the reader read nothing.
+        bed.router.handle(bed.now, Input::Frame(sender, batch.frame(0)), &mut out);
+        bed.pending.extend(out.into_iter().filter_map(|output| match output {
+            Output::Persist(change) => Some(change),
+            _ => None,
+        }));
+    }
+    let waiting = stage.bed.router.mail.messages() as u64;
+    assert!(waiting > 500, "{waiting}");
+    let left = stage.leave(reader);
+    assert_eq!(stage.bed.router.mail.messages(), 0);
+    assert!(left.work >= waiting * DELIVERY_WORK, "{left:?} for {waiting}");
+    check_charged(&left);
+}
+
+#[test]
 fn at_least_once_floods_that_expire_at_once() {
     const MANY: u64 = 2_000;
     let mut stage = Stage::new(&Limits::default());
