@@ -11,6 +11,8 @@
 //! order. The waiting table of ARCHITECTURE.md says which thread waits for which.
 
 mod acceptor;
+mod channel;
+mod channel_reader;
 mod client_handle;
 mod client_table;
 mod client_threads;
@@ -23,6 +25,7 @@ mod instance_lock;
 pub(crate) mod mark;
 mod operator_key;
 mod policy_thread;
+mod reader_context;
 mod readers;
 mod routing;
 mod settings;
@@ -39,7 +42,6 @@ pub use settings::limits;
 
 use acceptor::Acceptor;
 use client::link::{BufferedBytes, HalfRead};
-use client_threads::ReaderContext;
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use event::Event;
 use instance_lock::InstanceLock;
@@ -51,6 +53,7 @@ use platform::{
 };
 use policy_thread::PolicyReloader;
 use protocol::{relay::Process, secret::Secret};
+use reader_context::ReaderContext;
 use readers::{Arriving, Starter};
 use router::{Limits, policy::Policy};
 use routing::{Routing, Start};
@@ -134,8 +137,7 @@ fn run_with(
     }
     // Each client has a reader, which allocates what it has read.
     platform::process::keep_little_memory();
-    let waiting_max = allow_clients(&settings.limits);
-    let inbox = Inbox::new();
+    let (waiting_max, inbox) = (allow_clients(&settings.limits), Inbox::new());
     // The same quarter as of long frames that are read in part.
     let buffered = BufferedBytes::new(settings.limits.memory_bytes_max / 4);
     // The channel is disconnected when the router's thread ends, also by a panic.
@@ -147,6 +149,7 @@ fn run_with(
         half_read: half_read(&settings.limits),
         owner: settings.owner,
         router_ended,
+        ids: Arc::default(),
     };
     let (reloader, policy_thread) =
         policy_thread::start(Arc::clone(&lock.home_lock), policy.is_some(), &inbox)?;

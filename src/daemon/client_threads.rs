@@ -2,17 +2,17 @@
 
 use super::{
     Inbox,
-    client_handle::ClientHandle,
+    channel_reader::ChannelReader,
+    client_handle::{ClientHandle, Connection, Link},
     client_wire::{ClientWire, WriterReport},
-    entry::QueuedFrames,
+    entry::{QueuedFrames, Quota},
     event::Event,
+    reader_context::ReaderContext,
 };
-use client::link::{
-    BufferedBytes, End, HalfRead, LONG_BYTES, Lane, ReadQuota, Reading, STACK_BYTES, read_frames,
-};
-use crossbeam_channel::Receiver;
+use client::link::{End, LONG_BYTES, Lane, ReadQuota, Reading, STACK_BYTES, read_frames};
 use platform::{foreground::start_time, peer::User, transport::Stream};
 use protocol::{
+    channel::{Part, next_part},
     client_frame::ClientBatch,
     code::{ErrorCode, Violation},
     frame::Frames,
@@ -21,25 +21,16 @@ use router::{ClientId, PeerProcess};
 use std::{
     io::{self, Read},
     ops::ControlFlow,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::{self, JoinHandle},
 };
 
 /// The bytes of parsed frames that may wait for the turn of a client that has not completed its
 /// handshake.
 const STRANGER_QUOTA_BYTES: usize = 32 << 10;
-
-/// The data that the threads of all clients share.
-#[derive(Clone, Debug)]
-pub(super) struct ReaderContext {
-    pub(super) inbox: Inbox,
-    pub(super) frame_bytes_max: usize,
-    pub(super) buffered: BufferedBytes,
-    pub(super) half_read: HalfRead,
-    pub(super) owner: User,
-    /// Disconnected when the router's thread has ended.
-    pub(super) router_ended: Receiver<()>,
-}
 
 /// Starts a client's reader, which outlives the client's writer.
 pub(super) fn start(
@@ -68,13 +59,16 @@ pub(super) fn start(
             half_read: context.half_read.clone(),
         };
         let quota = Arc::new(ReadQuota::new(STRANGER_QUOTA_BYTES));
-        let half_read = context.half_read.clone();
-        let lane = Lane::new(wire);
-        let client = ClientHandle::new(stream.clone(), lane, Arc::clone(&quota), half_read);
+        let is_operator = Arc::<AtomicBool>::default();
+        let (half_read, lane) = (context.half_read.clone(), Lane::new(wire));
+        let (read_quota, flag) = (Arc::clone(&quota), Arc::clone(&is_operator));
+        let connection = Connection::new(stream.clone(), lane, read_quota, half_read, flag);
+        let client = ClientHandle::new(Link::Connection(connection));
         {
             let guard = EndGuard { id, inbox: &context.inbox };
             guard.send(Event::Accepted(id, process, Box::new(client)));
-            read(id, &stream, &reading, &quota, &context);
+            let channels = ChannelReader::new(id, process, &context);
+            read(id, &stream, &reading, (&quota, &is_operator, channels), &context);
         }
         // The guard has reported the end, so the lane is dropped, which ends the writer and the
         // channel.
@@ -90,21 +84,16 @@ fn read(
     id: ClientId,
     stream: &Stream,
     reading: &Reading,
-    quota: &Arc<ReadQuota>,
+    (quota, is_operator, mut channels): (&Arc<ReadQuota>, &AtomicBool, ChannelReader<'_>),
     context: &ReaderContext,
 ) {
     let mut is_checked = false;
-    let take = |mut frames: Frames<'_>| {
-        if !is_checked {
-            if let Err(violation) = check_peer(stream, &context.owner) {
-                return ControlFlow::Break(End::Violated(violation));
-            }
-            is_checked = true;
-        }
+    let own = |mut frames: Frames<'_>| {
         while frames.bytes() > 0 {
             let batch = ClientBatch::parse(&mut frames);
             let is_long = batch.bytes() > LONG_BYTES;
-            let queued = QueuedFrames::new(batch, quota, &context.buffered);
+            let reader = Quota::Reader(Arc::clone(quota));
+            let queued = QueuedFrames::new(batch, reader, &context.buffered);
             if context.inbox.send(Event::Frames(id, queued)).is_err() {
                 return ControlFlow::Break(End::Closed);
             }
@@ -116,12 +105,33 @@ fn read(
         quota.await_share(&context.buffered);
         ControlFlow::Continue(())
     };
+    let take = |mut frames: Frames<'_>| {
+        if !is_checked {
+            if let Err(violation) = check_peer(stream, &context.owner) {
+                return ControlFlow::Break(End::Violated(violation));
+            }
+            is_checked = true;
+        }
+        if !is_operator.load(Ordering::Acquire) {
+            return own(frames);
+        }
+        while let Some(part) = next_part(&mut frames) {
+            match part {
+                Part::Control(control) => channels.control(control)?,
+                Part::Frames(frames) if channels.selects_own() => own(frames)?,
+                Part::Frames(frames) => channels.frames(frames)?,
+            }
+        }
+        ControlFlow::Continue(())
+    };
     let evict = |victim| {
         let violation = context.half_read.violation(victim);
         // Sending fails only while the daemon is ending.
         drop(context.inbox.send(Event::Evicted(ClientId(victim), violation)));
     };
-    match read_frames(stream, reading, take, evict) {
+    let end = read_frames(stream, reading, take, evict);
+    drop(channels);
+    match end {
         End::Closed => {}
         End::Failed(why) => tracing::debug!("client {}: {why}", id.0),
         End::Violated(violation) => {

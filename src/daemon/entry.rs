@@ -1,5 +1,6 @@
 //! The entries of a client's queue: what its reader has read and the router has not handled.
 
+use super::channel::ChannelAccount;
 use client::link::{BufferedBytes, ReadQuota};
 use protocol::{
     client_frame::{ClientBatch, ClientFrame},
@@ -25,23 +26,30 @@ pub(super) struct QueuedFrames {
     /// The index of the next frame.
     next: usize,
     bytes: usize,
-    quota: Arc<ReadQuota>,
+    quota: Quota,
     buffered: BufferedBytes,
 }
 
+/// What limits the parsed frames of a client.
+#[derive(Clone, Debug)]
+pub(super) enum Quota {
+    /// The quota of a connection's reader, which waits.
+    Reader(Arc<ReadQuota>),
+    /// The account of a channel, in which the client has spent credit.
+    Channel(Arc<ChannelAccount>),
+}
+
 impl QueuedFrames {
-    /// Waits until the quota has room for a batch that is not empty. The batch counts in the memory
-    /// from the beginning of the wait.
-    pub(super) fn new(
-        batch: ClientBatch,
-        quota: &Arc<ReadQuota>,
-        buffered: &BufferedBytes,
-    ) -> Self {
+    /// Waits until a reader's quota has room for a batch that is not empty. The batch counts in the
+    /// memory from the beginning of the wait.
+    pub(super) fn new(batch: ClientBatch, quota: Quota, buffered: &BufferedBytes) -> Self {
         let bytes = batch.bytes();
         buffered.add(bytes);
-        quota.acquire(bytes);
-        let (quota, buffered) = (Arc::clone(quota), buffered.clone());
-        Self { batch, next: 0, bytes, quota, buffered }
+        match &quota {
+            Quota::Reader(quota) => quota.acquire(bytes),
+            Quota::Channel(account) => account.acquire(bytes),
+        }
+        Self { batch, next: 0, bytes, quota, buffered: buffered.clone() }
     }
 
     /// Returns the next frame.
@@ -58,7 +66,10 @@ impl QueuedFrames {
 
 impl Drop for QueuedFrames {
     fn drop(&mut self) {
-        self.quota.release(self.bytes);
+        match &self.quota {
+            Quota::Reader(quota) => quota.release(self.bytes),
+            Quota::Channel(account) => account.release(self.bytes),
+        }
         self.buffered.subtract(self.bytes);
     }
 }
@@ -76,7 +87,8 @@ mod tests {
         let batch = ClientBatch::of_frame(b"{}");
         let bytes = batch.bytes();
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| QueuedFrames::new(batch, &quota, &buffered));
+            let reader = Quota::Reader(Arc::clone(&quota));
+            let waiting = scope.spawn(|| QueuedFrames::new(batch, reader, &buffered));
             while buffered.bytes() < bytes {
                 thread::yield_now();
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// An event for the router.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A client has connected, from this process, and its reader has started.
+    /// A client has connected, from this process, and its reader has started, or it has a channel.
     Accepted(ClientId, Option<PeerProcess>, Box<ClientHandle>),
     /// The client's reader read whole frames.
     Frames(ClientId, QueuedFrames),
@@ -18,9 +18,11 @@ pub(super) enum Event {
     Evicted(ClientId, Violation),
     /// The client's writer wrote this buffer.
     Written(ClientId, Vec<u8>),
+    /// The client has granted credit in its channel.
+    Credited(ClientId),
     /// The client's writer has failed.
     WriterFailed(ClientId),
-    /// The client's reader has ended.
+    /// The client's reader has ended, or its channel.
     Ended(ClientId),
     /// The description of the daemon in `status` has changed.
     Described(Process<'static>),

@@ -1,14 +1,9 @@
 //! The readers of all clients: their start, in turns of the connecting processes, and their end.
 
-use super::{
-    client_threads::{self, ReaderContext},
-    turns::Turns,
-    vital,
-};
+use super::{client_threads, reader_context::ReaderContext, turns::Turns, vital};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Select, Sender, bounded, tick};
 use parking_lot::Mutex;
 use platform::transport::Stream;
-use router::ClientId;
 use std::{
     io,
     sync::Arc,
@@ -139,9 +134,8 @@ pub(super) fn start_readers(
     let mut readers = Readers::default();
     let mut pause = Pause::new();
     let pace = tick(FLOOD_PACE);
-    for id in (0..).map(ClientId) {
-        let Some(stream) = next(turns, woken, &pace, stopped) else { break };
-        match client_threads::start(id, stream, context) {
+    while let Some(stream) = next(turns, woken, &pace, stopped) {
+        match client_threads::start(context.next_id(), stream, context) {
             Ok(reader) => {
                 readers.add(reader);
                 pause.reset();

@@ -135,11 +135,12 @@ impl Routing {
                 }
             }
             Event::Written(id, buffer) => {
-                let bytes = buffer.len();
-                if self.clients.written(id, buffer) {
+                let bytes = self.clients.written(id, buffer);
+                if bytes > 0 {
                     self.handle(now, Input::Written(id, bytes));
                 }
             }
+            Event::Credited(id) => self.clients.add_credit(id),
             Event::WriterFailed(id) => self.clients.hang_up(id),
             Event::Ended(id) => self.clients.schedule.push(id, Entry::Ended),
             Event::Described(about) => {
@@ -190,6 +191,9 @@ impl Routing {
                 self.store.forget(id.0);
             }
             self.execute();
+            if is_done {
+                self.clients.grant(id, &self.buffered);
+            }
             while let Some(id) = self.clients.full.pop() {
                 self.flush_client(now, id);
             }
@@ -285,7 +289,7 @@ impl Routing {
             Output::Reload(id) => self.reloader.reload(Some(id)),
             Output::SetPaused(id, is_paused) => self.clients.set_paused(id, is_paused),
             Output::Admitted(id) => self.clients.admit(id),
-            Output::Operator(id) => self.clients.schedule.make_operator(id),
+            Output::Operator(id) => self.clients.make_operator(id),
             Output::Close(id, reason) => {
                 tracing::debug!("client {}: closing: {reason:?}", id.0);
                 self.clients.close(id);

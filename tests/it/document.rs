@@ -22,6 +22,7 @@ use std::{
 
 use client::home::Config;
 use protocol::{
+    channel::CHANNELS_MAX,
     code::{ErrorCode, NackCode},
     control::{ANSWER_BYTES_MAX, Answer, REQUEST_BYTES_MAX, Request},
     deliver,
@@ -448,6 +449,7 @@ fn is_within(part: &Value, whole: &Value) -> bool {
 fn limits() -> BTreeMap<String, u64> {
     let (config, limits) = (Config::default(), Limits::default());
     let pairs = [
+        ("server.channels_max", CHANNELS_MAX as u64),
         ("max_frame_bytes", config.max_frame_bytes),
         ("heartbeat_ms", config.heartbeat_ms),
         ("handshake_timeout_ms", config.handshake_timeout_ms),

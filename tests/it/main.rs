@@ -11,6 +11,7 @@ mod activity;
 mod attention;
 mod backlog;
 mod brief;
+mod channels;
 mod churn;
 mod collisions;
 mod commands;

@@ -10,7 +10,7 @@ use super::{
     session::{Input, Output, Session},
     settings::WhenAbsent,
 };
-use crate::link::{Connection, End};
+use crate::link::{Connection, End, Ending};
 use crossbeam_channel::{
     Receiver, RecvTimeoutError, Select, SendTimeoutError, Sender, TryRecvError, TrySendError,
     bounded,
@@ -90,9 +90,19 @@ impl Quota {
         Ok(())
     }
 
-    fn release(&self, weight: usize) {
+    pub(super) fn release(&self, weight: usize) {
         self.messages.fetch_sub(1, Ordering::Relaxed);
         self.bytes.fetch_sub(weight, Ordering::Relaxed);
+    }
+
+    /// Counts the bytes of frames that wait to be written.
+    pub(super) fn set_unwritten(&self, bytes: usize) {
+        self.unwritten.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes the end of the client. Nothing is reserved any more.
+    pub(super) fn end(&self, ended: Ended) {
+        self.ended.lock().get_or_insert(ended);
     }
 }
 
@@ -215,13 +225,7 @@ impl Driver {
             }
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => {
-                let why = match connection.ending.why() {
-                    None | Some(End::Closed) => "the daemon closed the connection".to_owned(),
-                    Some(End::Failed(why)) => why,
-                    Some(End::Violated(violation)) => {
-                        format!("the daemon broke the protocol: {violation}")
-                    }
-                };
+                let why = lost_because(&connection.ending);
                 self.handle(Input::Disconnected(why));
             }
         }
@@ -272,21 +276,8 @@ impl Driver {
                 self.handle(Input::Connected);
             }
             Err(error) => {
-                // `TimedOut` means a pipe that stays busy: its daemon has ended, and its clients
-                // hold it open.
-                let absent = matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound
-                        | io::ErrorKind::ConnectionRefused
-                        | io::ErrorKind::TimedOut
-                );
-                if let Some(WhenAbsent(callback)) = &self.server.when_absent
-                    && absent
-                    && self.session.has_joined()
-                {
-                    callback();
-                }
-                self.handle(Input::NotConnected { why: error.to_string(), absent });
+                let input = not_connected(&error, self.server.when_absent.as_ref(), &self.session);
+                self.handle(input);
             }
         }
     }
@@ -301,7 +292,7 @@ impl Driver {
             // Only this thread fills the channel, so there is room.
             connection.send(batch);
         }
-        self.quota.unwritten.store(self.unwritten.len(), Ordering::Relaxed);
+        self.quota.set_unwritten(self.unwritten.len());
     }
 
     /// Writes the last frames and waits for the daemon to close, at most [`CLOSE_TIMEOUT`].
@@ -364,7 +355,7 @@ impl Driver {
                 None => self.buffer(Event::Subscribed { pattern, refused }),
             },
             Event::Ended(ended) => {
-                self.quota.ended.lock().get_or_insert_with(|| ended.clone());
+                self.quota.end(ended.clone());
                 for (_, reply) in mem::take(&mut self.requests) {
                     self.answer(&reply, Err(ClientError::Ended(ended.clone())));
                 }
@@ -452,7 +443,37 @@ fn weight(event: &Event) -> usize {
     }
 }
 
-fn now() -> Now {
+/// The reason of a connection's end.
+pub(super) fn lost_because(ending: &Ending) -> String {
+    match ending.why() {
+        None | Some(End::Closed) => "the daemon closed the connection".to_owned(),
+        Some(End::Failed(why)) => why,
+        Some(End::Violated(violation)) => format!("the daemon broke the protocol: {violation}"),
+    }
+}
+
+/// The input of a session that could not be connected. Calls `when_absent` if there is no daemon
+/// any more.
+pub(super) fn not_connected(
+    error: &io::Error,
+    when_absent: Option<&WhenAbsent>,
+    session: &Session,
+) -> Input<'static> {
+    // `TimedOut` means a pipe that stays busy: its daemon has ended, and its clients hold it open.
+    let absent = matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::TimedOut
+    );
+    if let Some(WhenAbsent(callback)) = when_absent
+        && absent
+        && session.has_joined()
+    {
+        callback();
+    }
+    Input::NotConnected { why: error.to_string(), absent }
+}
+
+pub(super) fn now() -> Now {
     Now { monotonic: Moment(clock::monotonic_ms()), unix_ms: clock::unix_ms() }
 }
 

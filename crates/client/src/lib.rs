@@ -119,7 +119,8 @@
 //!
 //! All methods take `&self` and may be called from any thread; each event goes to one of the
 //! threads that read [`Client::events`]. A client has a thread `client`, which owns the
-//! [`session`], and while it is connected `client-reader` and `client-writer`.
+//! [`session`], and while it is connected `client-reader` and `client-writer`. [`Clients`] are many
+//! clients in their owner's thread; with a daemon that has channels, they share one connection.
 //!
 //! # Shutdown
 //!
@@ -152,6 +153,7 @@
     allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")
 )]
 
+mod clients;
 mod driver;
 mod error;
 pub mod home;
@@ -160,6 +162,7 @@ mod message;
 pub mod session;
 mod settings;
 
+pub use clients::{ClientKey, Clients};
 pub use driver::Connect;
 pub use error::ClientError;
 pub use message::{
@@ -182,7 +185,7 @@ use protocol::{
 use serde_json::value::{RawValue, to_raw_value};
 use session::{Input, Session};
 use std::{
-    fmt,
+    fmt, io,
     sync::Arc,
     thread::{self, JoinHandle},
     time::Duration,
@@ -226,14 +229,10 @@ impl Client {
     /// the client, another user runs it, or the attempts are used up; [`ClientError::System`] if
     /// the endpoint is malformed or the system has no thread or randomness left.
     pub fn join(settings: Settings) -> Result<Self, ClientError> {
-        let address = Endpoint::parse(settings.endpoint.as_ref())
+        Endpoint::parse(settings.endpoint.as_ref())
             .map_err(|error| ClientError::System(error.to_string()))?;
-        let (server, pause) = (settings.server.clone(), settings.read_pause);
-        let connect = move || {
-            let stream = Stream::connect_among(&address, server.as_slice())?;
-            Connection::with_pauses(stream, "client", FRAME_BYTES_BOUND, pause)
-        };
-        Self::over(settings, Box::new(connect))
+        let of = settings.clone();
+        Self::over(settings, Box::new(move || open(&of)))
     }
 
     /// Joins over connections that `connect` opens, at first and after every loss.
@@ -524,12 +523,7 @@ impl Client {
 
     /// Gives a message an id, unless it has one, and reserves its weight.
     fn outgoing(&self, mut message: Outgoing) -> Result<(SendId, Input<'static>), ClientError> {
-        if message.thread.as_ref().is_some_and(|thread| thread.len() > THREAD_BYTES_MAX) {
-            let why =
-                format!("`thread` has more than {THREAD_BYTES_MAX} bytes; choose a shorter one");
-            return Err(ClientError::invalid(why));
-        }
-        let id = message.id.take().map_or_else(SendId::random, Ok)?;
+        let id = checked_id(&mut message)?;
         let weight = message.weight();
         self.quota.reserve(weight)?;
         Ok((id.clone(), Input::Send(id, message, weight)))
@@ -556,14 +550,37 @@ impl Drop for Client {
     }
 }
 
+/// Checks a message, and takes its id, or makes one up.
+fn checked_id(message: &mut Outgoing) -> Result<SendId, ClientError> {
+    if message.thread.as_ref().is_some_and(|thread| thread.len() > THREAD_BYTES_MAX) {
+        let why = format!("`thread` has more than {THREAD_BYTES_MAX} bytes; choose a shorter one");
+        return Err(ClientError::invalid(why));
+    }
+    message.id.take().map_or_else(SendId::random, Ok)
+}
+
+/// Opens a connection to the daemon of these settings.
+fn open(settings: &Settings) -> io::Result<Connection> {
+    let address = Endpoint::parse(settings.endpoint.as_ref()).map_err(io::Error::other)?;
+    let stream = Stream::connect_among(&address, settings.server.as_slice())?;
+    Connection::with_pauses(stream, "client", FRAME_BYTES_BOUND, settings.read_pause)
+}
+
+/// The error of a client that ended before it had joined.
+fn join_error(ended: Ended, endpoint: &str) -> ClientError {
+    match ended {
+        Ended::GaveUp { why, last: LastFailure::NoListener, .. } => {
+            ClientError::NoDaemon { endpoint: endpoint.to_owned(), why }
+        }
+        ended => ClientError::Ended(ended),
+    }
+}
+
 fn wait_for_welcome(events: &Receiver<Event>, endpoint: &str) -> Result<Welcome, ClientError> {
     loop {
         match events.recv() {
             Ok(Event::State(ConnectionState::Ready(welcome))) => return Ok(*welcome),
-            Ok(Event::Ended(Ended::GaveUp { why, last: LastFailure::NoListener, .. })) => {
-                return Err(ClientError::NoDaemon { endpoint: endpoint.to_owned(), why });
-            }
-            Ok(Event::Ended(ended)) => return Err(ClientError::Ended(ended)),
+            Ok(Event::Ended(ended)) => return Err(join_error(ended, endpoint)),
             Ok(_) => {}
             Err(_) => return Err(ClientError::Closed),
         }

@@ -1,5 +1,7 @@
 //! Tests of the client library with a scripted daemon, over connections in memory.
 
+mod clients;
+
 use super::*;
 use protocol::{
     code::ErrorCode,
@@ -84,6 +86,10 @@ impl Daemon {
 
     fn handshake(&mut self) {
         self.receive(Kind::Hello);
+        self.welcome(None);
+    }
+
+    fn welcome(&self, channels_max: Option<u64>) {
         let server = Server {
             max_frame_bytes: 1 << 20,
             heartbeat_ms: 5000,
@@ -91,6 +97,7 @@ impl Daemon {
             version: "0".to_owned(),
             resume_window_ms: 0,
             queue_max_messages: 0,
+            channels_max,
         };
         let welcome = Welcome {
             session_id: "s-1".to_owned(),

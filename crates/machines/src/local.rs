@@ -3,7 +3,7 @@
 
 use super::border::{self, AGENTS_MAX, Border, Carry, IN_FLIGHT_MAX, Outcome, Ticket};
 use client::{
-    Client, ClientError, Delivery, Ended, Event, Forwarded, Settings, WhenAbsent,
+    ClientError, ClientKey, Clients, Delivery, Ended, Event, Forwarded, Settings, WhenAbsent,
     home::{Context, HomeError, Keys, agent_around},
 };
 use crossbeam_channel::{Receiver, Select, TryRecvError};
@@ -60,13 +60,21 @@ impl Daemon {
         let keys = (self.key.clone(), bridge.clone());
         let bridge = Settings::bridge(&self.endpoint, name.as_str(), keys);
         let capabilities = Capabilities { max_inflight: IN_FLIGHT_MAX, ..bridge.capabilities };
+        Settings { capabilities, ..self.returning(bridge) }
+    }
+
+    /// The settings of the connection that the clients share.
+    fn operator(&self) -> Settings {
+        self.returning(Settings::operator(&self.endpoint, self.key.clone()))
+    }
+
+    fn returning(&self, settings: Settings) -> Settings {
         Settings {
             server: self.server.clone(),
-            capabilities,
             retry_cycle_after_ms: Some(RETRY_CYCLE_MS),
             local: true,
             when_absent: self.when_absent.clone(),
-            ..bridge
+            ..settings
         }
     }
 }
@@ -120,7 +128,7 @@ struct Joined {
     host: Host,
     /// The agent's name on its machine.
     name: Name,
-    client: Client,
+    client: ClientKey,
     /// Deliveries that wait until the transport has room. What else the daemon says must not wait:
     /// the other side's room depends on it.
     held: VecDeque<Box<Delivery>>,
@@ -138,6 +146,7 @@ impl Joined {
 #[derive(Debug)]
 pub struct Local {
     daemon: Daemon,
+    clients: Clients,
     border: Border,
     joined: Vec<Joined>,
     outputs: Vec<border::Output>,
@@ -148,7 +157,8 @@ impl Local {
     #[must_use]
     pub fn new(daemon: Daemon, exports: impl IntoIterator<Item = Name>) -> Self {
         let border = Border::new(exports, daemon.remote_ttl_ms);
-        Self { daemon, border, joined: Vec::new(), outputs: Vec::new() }
+        let clients = Clients::new(daemon.operator());
+        Self { daemon, clients, border, joined: Vec::new(), outputs: Vec::new() }
     }
 
     /// Joins the daemon for the agents of a machine, in place of those that were joined before.
@@ -195,7 +205,7 @@ impl Local {
     pub fn remove(&mut self, now: Now, host: &Host, agent: &Name) {
         let is_agent = |joined: &mut Joined| joined.host == *host && joined.name == *agent;
         let left = self.joined.extract_if(.., is_agent);
-        left.for_each(|joined| joined.client.hang_up());
+        left.for_each(|joined| self.clients.hang_up(joined.client));
         self.present_joined(now, host);
     }
 
@@ -208,7 +218,7 @@ impl Local {
 
     fn join(&mut self, host: &Host, name: &Name, bridge: &Secret) -> Result<(), JoinError> {
         let agent = name.at(host);
-        match Client::join(self.daemon.settings(&agent, bridge)) {
+        match self.clients.join(self.daemon.settings(&agent, bridge)) {
             Ok(client) => {
                 let (host, name, held) = (host.clone(), name.clone(), VecDeque::new());
                 self.joined.push(Joined { host, name, client, held });
@@ -222,7 +232,7 @@ impl Local {
     pub fn absent(&mut self, now: Now, host: &Host) {
         self.input(now, border::Input::Absent(host.clone()));
         let left = self.joined.extract_if(.., |joined| joined.host == *host);
-        left.for_each(|joined| joined.client.hang_up());
+        left.for_each(|joined| self.clients.hang_up(joined.client));
     }
 
     /// Passes an input to the border.
@@ -250,8 +260,12 @@ impl Local {
                     Err(TryRecvError::Disconnected) => panic!("a transport has events"),
                 },
                 Ready::Stop => return None,
-                Ready::Client(index) => self.client_event(now, index, transport),
                 Ready::Nothing => ControlFlow::Continue(()),
+            };
+            self.clients.work();
+            let step = match step {
+                ControlFlow::Continue(()) => self.client_events(now, transport),
+                end @ ControlFlow::Break(_) => end,
             };
             let step = match step {
                 ControlFlow::Continue(()) => self.tick(now, transport),
@@ -259,6 +273,7 @@ impl Local {
             };
             self.carry_out(now, transport);
             self.release(now, transport);
+            self.clients.write();
             if let ControlFlow::Break(end) = step {
                 return Some(end);
             }
@@ -274,11 +289,10 @@ impl Local {
         let mut select = Select::new();
         select.recv(events);
         select.recv(stop);
-        for joined in &self.joined {
-            select.recv(joined.client.events());
-        }
-        let deadline = self.border.deadline().into_iter().chain(transport.deadline()).min();
-        let ready = match deadline {
+        self.clients.watch(&mut select);
+        let deadlines = [self.border.deadline(), transport.deadline(), self.clients.deadline()];
+        let ready = match deadlines.into_iter().flatten().min() {
+            _ if self.clients.has_events() => select.try_ready().ok(),
             Some(deadline) => {
                 let timeout = deadline.since(now().monotonic);
                 select.ready_timeout(Duration::from_millis(timeout)).ok()
@@ -286,10 +300,9 @@ impl Local {
             None => Some(select.ready()),
         };
         match ready {
-            None => Ready::Nothing,
             Some(0) => Ready::Transport,
             Some(1) => Ready::Stop,
-            Some(index) => Ready::Client(index - 2),
+            Some(_) | None => Ready::Nothing,
         }
     }
 
@@ -303,18 +316,37 @@ impl Local {
         }
     }
 
+    fn client_events<T: Transport>(&mut self, now: Now, transport: &mut T) -> ControlFlow<T::End> {
+        while let Some((client, event)) = self.clients.next_event() {
+            if client == ClientKey::SHARED {
+                Self::shared_event(&event, transport);
+            } else {
+                self.client_event(now, client, event, transport)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Logs an event of the connection that the clients share.
+    fn shared_event<T: Transport>(event: &Event, transport: &mut T) {
+        match event {
+            Event::Error(error) => transport.log(format!("{} ({})", error.message, error.code)),
+            Event::Ended(ended) => {
+                transport.log(format!("{ended}; each agent joins by a connection of its own"));
+            }
+            _ => {}
+        }
+    }
+
     fn client_event<T: Transport>(
         &mut self,
         now: Now,
-        index: usize,
+        client: ClientKey,
+        event: Event,
         transport: &mut T,
     ) -> ControlFlow<T::End> {
-        let joined = &mut self.joined[index];
-        let event = match joined.client.events().try_recv() {
-            Ok(event) => event,
-            Err(TryRecvError::Empty) => return ControlFlow::Continue(()),
-            // Its thread has panicked.
-            Err(TryRecvError::Disconnected) => Event::Ended(Ended::Closed),
+        let Some(joined) = self.joined.iter_mut().find(|joined| joined.client == client) else {
+            return ControlFlow::Continue(());
         };
         let (host, name) = (&joined.host, joined.name.clone());
         let input = match event {
@@ -395,18 +427,25 @@ impl Local {
         use border::Output;
         match output {
             Output::Acknowledge(host, name, id) => {
-                self.with_client(&host, &name, |client| client.acknowledge(&id));
+                if let Some(client) = self.client(&host, &name) {
+                    self.clients.acknowledge(client, &id);
+                }
             }
-            Output::Return(host, name, id, why) => self.with_client(&host, &name, |client| {
-                client.return_delivery(&id, NackCode::Refused, &why, None);
-            }),
+            Output::Return(host, name, id, why) => {
+                if let Some(client) = self.client(&host, &name) {
+                    let nack = Nack::new(id, NackCode::Refused, why);
+                    self.clients.return_delivery(client, nack);
+                }
+            }
             Output::Forward(host, name, message) => self.forward(now, &host, &name, message),
             Output::Answer(host, name, reply) => {
-                let sent = self.client(&host, &name).map(|client| client.reply(reply));
+                let client = self.client(&host, &name);
+                let sent = client.map(|client| self.clients.reply(client, reply));
                 sent.transpose().map_err(|error| format!("an answer is lost: {error}"))?;
             }
             Output::Notify(host, name, message) => {
-                let sent = self.client(&host, &name).map(|client| client.send(message));
+                let client = self.client(&host, &name);
+                let sent = client.map(|client| self.clients.send(client, message));
                 sent.transpose().map_err(|error| format!("a refusal is lost: {error}"))?;
             }
             Output::Carry(_) | Output::Settled(..) | Output::Log(_) => {}
@@ -416,8 +455,9 @@ impl Local {
 
     fn forward(&mut self, now: Now, host: &Host, name: &Name, message: Forwarded) {
         let (id, to) = (message.id.0.clone(), message.to.clone());
+        let client = self.client(host, name);
         let Some(Err(error @ ClientError::Full { .. })) =
-            self.client(host, name).map(|client| client.forward(message))
+            client.map(|client| self.clients.forward(client, message))
         else {
             return;
         };
@@ -425,23 +465,9 @@ impl Local {
         self.input(now, border::Input::Refused(host, name.clone(), nack));
     }
 
-    fn client(&self, host: &Host, name: &Name) -> Option<&Client> {
+    fn client(&self, host: &Host, name: &Name) -> Option<ClientKey> {
         let mut joined = self.joined.iter();
-        joined.find(|it| it.host == *host && it.name == *name).map(|joined| &joined.client)
-    }
-
-    fn with_client(&self, host: &Host, name: &Name, act: impl FnOnce(&Client)) {
-        if let Some(client) = self.client(host, name) {
-            act(client);
-        }
-    }
-}
-
-impl Drop for Local {
-    fn drop(&mut self) {
-        for joined in self.joined.drain(..) {
-            joined.client.hang_up();
-        }
+        joined.find(|it| it.host == *host && it.name == *name).map(|joined| joined.client)
     }
 }
 
@@ -449,8 +475,7 @@ impl Drop for Local {
 enum Ready {
     Transport,
     Stop,
-    /// The client of this index has an event.
-    Client(usize),
+    /// A connection of the clients, or none.
     Nothing,
 }
 

@@ -7,7 +7,8 @@ wire_enum! {
     /// A code of an ERROR: when it is sent, and what a client should do. All but the last two end
     /// the connection. docs/PROTOCOL.md has these comments as tables.
     ErrorCode {
-        /// The frame is empty, not UTF-8, not JSON, or not an object.
+        /// The frame is empty, not UTF-8, not JSON, or not an object; or it is of a
+        /// [channel](docs/PROTOCOL.md#18-channels) that is not open or has no credit.
         ///
         /// Fix the client.
         BadFrame = "BAD_FRAME",

@@ -207,7 +207,7 @@ impl Decoder {
     }
 }
 
-fn length_at(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn length_at(bytes: &[u8]) -> Option<usize> {
     let prefix = bytes.first_chunk::<PREFIX>()?;
     Some(u32::from_be_bytes(*prefix) as usize)
 }
@@ -251,6 +251,13 @@ pub struct Frames<'a> {
 }
 
 impl Frames<'_> {
+    /// Removes and returns the frames whose bytes are the first `count`.
+    pub(crate) const fn split_to(&mut self, count: usize) -> Self {
+        let (front, rest) = self.rest.split_at(count);
+        self.rest = rest;
+        Self { rest: front }
+    }
+
     /// The number of bytes that are left, including prefixes.
     #[must_use]
     pub const fn bytes(&self) -> usize {

@@ -12,6 +12,7 @@
 
 pub mod activity;
 pub mod calendar;
+pub mod channel;
 pub mod client_frame;
 pub mod code;
 pub mod control;

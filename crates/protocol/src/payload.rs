@@ -137,6 +137,10 @@ pub struct Server {
     /// The most messages in each agent's queue.
     #[serde(default)]
     pub queue_max_messages: u64,
+    /// The most channels that an operator's connection may have; absent for others, and from an
+    /// older daemon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channels_max: Option<u64>,
 }
 
 /// The members of a SEND's `payload_meta` that the daemon reads.

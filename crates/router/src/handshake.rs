@@ -11,6 +11,7 @@ use super::{
 };
 use protocol::{
     PROTOCOL,
+    channel::CHANNELS_MAX,
     client_frame::{ClientFrame, ClientPayload, Malformed},
     code::{ErrorCode, Violation},
     deliver::Proof,
@@ -496,7 +497,7 @@ impl Router {
         membership: Membership,
         resume_token: &Secret,
     ) {
-        let limits = &self.ctx.limits;
+        let (limits, proof) = (&self.ctx.limits, membership.auth.proof);
         let welcome = Welcome {
             session_id: membership.auth.session.to_string(),
             resume_token: resume_token.reveal().to_owned(),
@@ -509,9 +510,9 @@ impl Router {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 resume_window_ms: limits.resume_window_ms,
                 queue_max_messages: limits.queue_messages_max as u64,
+                channels_max: (proof == Proof::Operator).then_some(CHANNELS_MAX as u64),
             },
         };
-        let proof = membership.auth.proof;
         let has_session = !membership.is_beside() && proof != Proof::Guest;
         self.connections.join(&mut self.ctx, id, agent, membership);
         if has_session {

@@ -149,16 +149,21 @@ impl Raw {
         }));
     }
 
+    /// Receives the content of the next frame, or `None` at the end.
+    pub fn receive_content(&mut self) -> Option<Vec<u8>> {
+        let mut length = [0; 4];
+        if !self.read(&mut length) {
+            return None;
+        }
+        let mut content = vec![0; u32::from_be_bytes(length) as usize];
+        assert!(self.read(&mut content), "the connection ended within a frame");
+        Some(content)
+    }
+
     /// Receives the next envelope as text, or `None` at the end.
     pub fn receive_text(&mut self) -> Option<String> {
         loop {
-            let mut length = [0; 4];
-            if !self.read(&mut length) {
-                return None;
-            }
-            let mut json = vec![0; u32::from_be_bytes(length) as usize];
-            assert!(self.read(&mut json), "the connection ended within a frame");
-            let text = String::from_utf8(json).unwrap();
+            let text = String::from_utf8(self.receive_content()?).unwrap();
             if !(self.answers_pings && self.answer_ping(&text)) {
                 return Some(text);
             }

@@ -95,9 +95,14 @@ impl<W: Wire> Lane<W> {
         self.unsent.is_empty()
     }
 
+    /// The number of bytes that the system has not taken.
+    pub const fn unwritten(&self) -> usize {
+        self.unsent.len() - self.sent + self.handed_over
+    }
+
     /// Whether the system has taken all bytes.
     pub const fn is_written(&self) -> bool {
-        self.is_empty() && self.handed_over == 0
+        self.unwritten() == 0
     }
 
     /// Writes or hands over what is unsent. Returns the number of bytes that the system took at
