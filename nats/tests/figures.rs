@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 use support::{
     host::{Host, connect},
     nats::Nats,
+    until,
 };
 use tokio::{runtime::Runtime, sync::mpsc};
 
@@ -206,6 +207,46 @@ fn figures() {
         for (nats, replicas) in [(Nats::one(), 1), (Nats::three(), 3)] {
             measure(durability, &nats, replicas);
         }
+    }
+}
+
+/// The hosts of a network and their agents, besides the host that is measured.
+const HOSTS: usize = 49;
+const AGENTS: usize = 20;
+
+/// Threads and memory of a daemon and its bridge, joined by the agents of many hosts.
+#[test]
+fn threads_and_memory() {
+    let (nats, mut pi) = (Nats::one(), Host::new("pi", &["bob"]));
+    pi.start_bridge_with(&nats.urls(), &[]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let urls = nats.urls().split(',').map(str::to_owned).collect::<Vec<_>>();
+    let client = runtime.block_on(async_nats::connect(urls)).unwrap();
+    let exports: Vec<_> = (0..AGENTS).map(|agent| format!("agent-{agent}")).collect();
+    until("the agents of all hosts", || {
+        for host in 0..HOSTS {
+            let name = format!("host-{host}");
+            let beat = serde_json::json!({"version": 1, "host": name, "age_ms": 1000,
+                "instance": format!("{host:016x}"), "exports": exports});
+            let publish = client.publish(format!("relay-here.{name}"), beat.to_string().into());
+            runtime.block_on(publish).unwrap();
+        }
+        runtime.block_on(client.flush()).unwrap();
+        let agents = pi.command(&["agents"]);
+        let here = agents.iter().filter(|line| line.contains("@host-")).count();
+        (here == HOSTS * AGENTS).then_some(())
+    });
+    println!("{HOSTS} hosts, each with {AGENTS} agents   threads     MB");
+    for (what, pid) in [("daemon", pi.daemon().id()), ("bridge", pi.bridge().id())] {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let value = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
+        };
+        let (threads, kb) = (value("Threads:"), value("VmRSS:"));
+        let [threads, mb] = [threads, kb.map(|kb| kb / 1000)]
+            .map(|it| it.map_or_else(|| "?".to_owned(), |it| it.to_string()));
+        println!("{what:<32}{threads:>7}{mb:>7}");
     }
 }
 

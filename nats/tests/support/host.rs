@@ -239,6 +239,10 @@ impl Host {
         self.bridge.as_ref().unwrap()
     }
 
+    pub(crate) fn daemon(&self) -> &Process {
+        self.daemon.as_ref().unwrap()
+    }
+
     /// Joins the daemon as an agent.
     pub(crate) fn join(&self, agent: &str) -> Client {
         let settings = Settings { local: true, ..Settings::agent(self.endpoint(), agent) };

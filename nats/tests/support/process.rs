@@ -50,6 +50,10 @@ impl Process {
         Self { child, lines, readers }
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits for a line that contains `part`, and returns it.
     pub(crate) fn line(&self, part: &str) -> String {
         let begun = Instant::now();
