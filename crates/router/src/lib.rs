@@ -31,6 +31,7 @@
 mod accounts;
 mod answers;
 mod backlog;
+mod capacity;
 mod connections;
 mod context;
 mod deliver;

@@ -14,7 +14,7 @@
 //!
 //! The schedule is pure: the caller handles the entries, and tells how much work they were.
 
-use super::interface::ClientId;
+use super::{capacity::shrink, interface::ClientId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
@@ -313,6 +313,7 @@ impl<T> Schedule<T> {
     pub fn discard(&mut self, client: ClientId, is_kept: impl Fn(&T) -> bool) {
         if let Some(queue) = self.queues.get_mut(&client) {
             queue.entries.retain(is_kept);
+            shrink(&mut queue.entries);
             queue.is_blocked = false;
             self.unlist(client);
             self.list(client);
@@ -374,6 +375,7 @@ impl<T> Schedule<T> {
         let bound = OTHERS_SHARE * self.quantum;
         self.balance = self.balance.saturating_add(change).clamp(-debt_max, bound);
         let done = if is_done { queue.entries.pop_front() } else { None };
+        shrink(&mut queue.entries);
         let Some(member) = group.parties.get_mut(&queue.party) else { return done };
         member.credit.spend(work, debt_max);
         // Handling the entry may have blocked the client, which removed it from the lists.
@@ -433,6 +435,15 @@ mod tests {
 
     fn push(schedule: &mut Schedule<u64>, client: u64, work: u64, times: usize) {
         (0..times).for_each(|_| schedule.push(ClientId(client), work));
+    }
+
+    #[test]
+    fn queue_that_was_long_keeps_no_capacity() {
+        let mut schedule = schedule(2);
+        (0..2).for_each(|client| push(&mut schedule, client, 1, 4_000));
+        schedule.discard(ClientId(0), |_| false);
+        (1..4_000).for_each(|_| assert_eq!(serve(&mut schedule), Some(1)));
+        assert!(schedule.queues.values().all(|queue| queue.entries.capacity() <= 64));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A client's window: the frames that were handed out and are not written yet.
 
-use crate::{keys::MessageKey, mail::Sent, outcome::Notice};
+use crate::{capacity::shrink, keys::MessageKey, mail::Sent, outcome::Notice};
 use std::{collections::VecDeque, sync::Arc};
 
 /// Unwritten frames, the oldest first.
@@ -92,6 +92,7 @@ impl Window {
     /// Removes and returns the oldest frame.
     pub(crate) fn pop(&mut self) -> Option<Unwritten> {
         let frame = self.frames.pop_front()?;
+        shrink(&mut self.frames);
         *self.sum(&frame.content) -= frame.bytes;
         Some(frame)
     }
@@ -106,5 +107,18 @@ impl Window {
 
     const fn sum(&mut self, content: &Content) -> &mut usize {
         if content.is_answer() { &mut self.answers } else { &mut self.deliveries }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn window_that_was_long_keeps_no_capacity() {
+        let mut window = Window::default();
+        (0..9_000).for_each(|_| window.push(1, Content::Answer));
+        (1..9_000).for_each(|_| assert!(window.pop().is_some()));
+        assert!(window.frames.len() == 1 && window.frames.capacity() < 16);
     }
 }

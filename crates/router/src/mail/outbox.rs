@@ -8,6 +8,7 @@
 use super::{message::RECORD_BYTES, report_counts::ReportCounts, sent::Sent};
 use crate::{
     accounts::{excess, nameless},
+    capacity::shrink_map,
     keys::{AgentKey, StreamKey},
     limits::Limits,
 };
@@ -115,6 +116,7 @@ impl Outbox {
         share.subtract(load);
         if share.messages == 0 {
             self.shares.remove(&payer);
+            shrink_map(&mut self.shares);
         }
     }
 
@@ -174,5 +176,22 @@ mod inspect {
         pub(crate) fn payer_of(&self, from: AgentKey) -> AgentKey {
             self.payer(from, nameless())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::AgentSlot;
+    use slotmap::SlotMap;
+
+    #[test]
+    fn outbox_that_had_many_senders_keeps_no_capacity() {
+        let (mut outbox, mut slots) = (Outbox::default(), SlotMap::<AgentSlot, ()>::default());
+        let senders = [(); 4_000].map(|()| AgentKey(slots.insert(())));
+        let load = Load { messages: 1, ..Load::default() };
+        senders.iter().for_each(|sender| outbox.charge(*sender, *sender, load));
+        senders[1..].iter().for_each(|sender| outbox.release(*sender, load));
+        assert!(outbox.is_consistent() && outbox.shares.capacity() <= 32);
     }
 }

@@ -7,6 +7,7 @@
 use super::{message::Message, stream::Streams};
 use crate::{
     accounts::{Holders, size_class},
+    capacity::shrink,
     keys::AgentKey,
 };
 use std::{collections::VecDeque, hint::black_box};
@@ -47,6 +48,7 @@ impl Replay {
         streams.get(self.messages[index].stream)?;
         let message = self.messages.remove(index)?;
         self.bytes -= message.bytes;
+        shrink(&mut self.messages);
         Some(message)
     }
 
@@ -79,9 +81,7 @@ impl Replay {
         }
         let message = self.messages.pop_front()?;
         self.bytes -= message.bytes;
-        if self.messages.is_empty() {
-            self.messages = VecDeque::new();
-        }
+        shrink(&mut self.messages);
         Some(message)
     }
 

@@ -2,6 +2,7 @@
 
 use super::outbox::Turn;
 use crate::{
+    capacity::shrink,
     hash::{HashKey, KeyedMap},
     interface::PeerProcess,
     keys::{AgentKey, MessageKey, StreamKey, StreamSlot, count_step},
@@ -150,6 +151,7 @@ impl Stream {
     pub(super) fn forget_waiting(&mut self, seq: u64) {
         if let Ok(index) = self.waiting.binary_search_by_key(&seq, |(other, _)| *other) {
             self.waiting.remove(index);
+            shrink(&mut self.waiting);
         }
     }
 
@@ -366,5 +368,23 @@ mod inspect {
         pub(crate) fn all(&self) -> impl Iterator<Item = &Stream> {
             self.streams.values()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::{AgentSlot, MessageSlot};
+    use slotmap::Key as _;
+
+    #[test]
+    fn stream_that_was_long_keeps_no_capacity() {
+        let mut streams = Streams::new(HashKey::new([0; 32]));
+        let (agent, message) = (AgentKey(AgentSlot::null()), MessageKey(MessageSlot::null()));
+        let key = streams.open((agent, 1), agent, None, (0, 0));
+        let stream = &mut streams[key];
+        (0..4_000).for_each(|seq| stream.wait(seq, message));
+        (1..4_000).for_each(|seq| stream.forget(seq));
+        assert!(stream.is_waiting(0) && stream.waiting.capacity() <= 32);
     }
 }
