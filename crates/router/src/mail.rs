@@ -29,6 +29,8 @@ pub(super) use message::{
     HEAD_BYTES_MAX, Message, QueueState, RECORD_BYTES, Reliable, UnreadNotice,
 };
 pub(super) use outbox::Load;
+#[cfg(test)]
+pub(super) use report_counts::bytes_of_report;
 pub(super) use sent::Sent;
 #[cfg(test)]
 pub(super) use stream::Stream;

@@ -2,6 +2,7 @@
 
 use super::{
     message::{Message, QueueState, RECORD_BYTES, Reliable, UnreadNotice},
+    report_counts::bytes_of_report,
     table::Mail,
 };
 use crate::{
@@ -140,12 +141,17 @@ impl Mail {
         self.remove(ctx, key)
     }
 
-    fn record_of_end(&mut self, ctx: &Context, key: MessageKey, ending: Ending) -> Option<Change> {
+    fn record_of_end(
+        &mut self,
+        ctx: &mut Context,
+        key: MessageKey,
+        ending: Ending,
+    ) -> Option<Change> {
         let message = self.messages.get(key.0)?;
         let (delivery, reliable) = (message.order, message.reliable()?);
         let waits = reliable.reported.as_deref().is_some_and(Reported::is_waiting);
         if ending == Ending::Acknowledged && waits {
-            self.set_report(key, None);
+            self.set_report(ctx, key, None);
         }
         Some(Change::Ended { delivery, ending, unix_ms: ctx.now.unix_ms })
     }
@@ -190,7 +196,7 @@ impl Mail {
         if message.reliable().is_none() {
             return;
         }
-        self.end_flight(key, QueueState::Delayed(until));
+        self.end_flight(ctx, key, QueueState::Delayed(until));
         self.streams[stream].in_flight.remove(&seq);
         self.streams[stream].wait(seq, key);
         self.refresh_turn(stream);
@@ -198,28 +204,34 @@ impl Mail {
     }
 
     /// Sets the state of a delivery that is no longer in flight, with the counts of its recipient.
-    pub(super) fn end_flight(&mut self, key: MessageKey, state: QueueState) {
+    pub(super) fn end_flight(&mut self, ctx: &mut Context, key: MessageKey, state: QueueState) {
         let message = &mut self.messages[key.0];
         let (to, order) = (message.to, message.order);
         if let Some(reliable) = message.reliable_mut() {
             let outbox = &mut self.mailboxes[to.0].outbox;
             outbox.in_flight -= 1;
-            outbox.reports.remove(order, reliable.reported.as_deref());
+            outbox.reports.remove(ctx, to, order, reliable.reported.as_deref());
             reliable.take_back(state);
         }
     }
 
-    /// Replaces the recipient's report on a delivery that is in flight.
-    fn set_report(&mut self, key: MessageKey, reported: Option<Box<Reported>>) {
+    /// Replaces the recipient's report on a delivery that is in flight. A reason for which the
+    /// recipient's share of the memory has no room is left out.
+    fn set_report(&mut self, ctx: &mut Context, key: MessageKey, mut reported: Option<Reported>) {
         let Some(message) = self.messages.get_mut(key.0) else { return };
         let (to, order) = (message.to, message.order);
         if let Some(reliable) = message.reliable_mut()
             && matches!(reliable.state, QueueState::InFlight { .. })
         {
             let reports = &mut self.mailboxes[to.0].outbox.reports;
-            reports.remove(order, reliable.reported.as_deref());
-            reports.add(order, key, reported.as_deref());
-            reliable.reported = reported;
+            reports.remove(ctx, to, order, reliable.reported.as_deref());
+            if let Some(reported) = &mut reported
+                && !ctx.has_share_of_memory(to, bytes_of_report(reported))
+            {
+                reported.why = None;
+            }
+            reports.add(ctx, to, (order, key), reported.as_ref());
+            reliable.reported = reported.map(Box::new);
         }
     }
 
@@ -288,7 +300,7 @@ impl Mail {
                 {
                     suspect = Some((order, key));
                 }
-                self.end_flight(key, QueueState::Waiting);
+                self.end_flight(ctx, key, QueueState::Waiting);
             }
             self.refresh_turn(stream);
         }
@@ -385,9 +397,9 @@ impl Mail {
 
     /// Handles a recipient's report on a delivery. Returns whether the delivery is open. A report
     /// on a delivery that is not in flight comes too late and changes nothing.
-    pub(crate) fn report(&mut self, id: Uuid, reported: &Reported) -> bool {
+    pub(crate) fn report(&mut self, ctx: &mut Context, id: Uuid, reported: &Reported) -> bool {
         let Some(key) = self.deliveries.get(&id).copied() else { return false };
-        self.set_report(key, Some(Box::new(reported.clone())));
+        self.set_report(ctx, key, Some(reported.clone()));
         true
     }
 

@@ -1,8 +1,14 @@
 //! Counts of recipients' last reports on the deliveries in flight to one agent.
 
-use crate::keys::MessageKey;
+use crate::{
+    context::Context,
+    keys::{AgentKey, MessageKey},
+};
 use protocol::relay::Reported;
 use std::collections::BTreeMap;
+
+/// The memory that a report takes besides its reason: itself, and its places in the tables.
+const REPORT_BYTES: usize = 256;
 
 /// The reports on an agent's deliveries in flight.
 #[derive(Debug, Default)]
@@ -16,9 +22,17 @@ pub(crate) struct ReportCounts {
 }
 
 impl ReportCounts {
-    /// Counts the last report on a delivery that is in flight.
-    pub(super) fn add(&mut self, order: u64, key: MessageKey, reported: Option<&Reported>) {
+    /// Counts the last report on a delivery that is in flight, and charges the recipient `to` for
+    /// it.
+    pub(super) fn add(
+        &mut self,
+        ctx: &mut Context,
+        to: AgentKey,
+        (order, key): (u64, MessageKey),
+        reported: Option<&Reported>,
+    ) {
         let Some(reported) = reported else { return };
+        ctx.charge_memory(to, bytes_of_report(reported));
         if !reported.is_waiting() {
             self.passed_on += 1;
             return;
@@ -30,8 +44,15 @@ impl ReportCounts {
     }
 
     /// Undoes [`add`](Self::add).
-    pub(super) fn remove(&mut self, order: u64, reported: Option<&Reported>) {
+    pub(super) fn remove(
+        &mut self,
+        ctx: &mut Context,
+        to: AgentKey,
+        order: u64,
+        reported: Option<&Reported>,
+    ) {
         let Some(reported) = reported else { return };
+        ctx.release_memory(to, bytes_of_report(reported));
         if !reported.is_waiting() {
             self.passed_on -= 1;
             return;
@@ -50,4 +71,9 @@ impl ReportCounts {
     pub(super) fn oldest_reason(&self) -> Option<MessageKey> {
         self.reasons.first_key_value().map(|(_, key)| *key)
     }
+}
+
+/// The bytes that a report counts in the memory.
+pub(crate) fn bytes_of_report(reported: &Reported) -> usize {
+    REPORT_BYTES + reported.why.as_deref().map_or(0, str::len)
 }

@@ -102,7 +102,7 @@ impl Mail {
             let Some(stream) = self.streams.get_mut(*stream) else { continue };
             for key in stream.take_back(*after) {
                 ctx.spend(DELIVERY_WORK);
-                self.end_flight(key, QueueState::Waiting);
+                self.end_flight(ctx, key, QueueState::Waiting);
             }
         }
         ctx.spend(NODE_WORK * self.mailboxes[agent.0].replay.len() as u64);

@@ -98,7 +98,7 @@ impl Mail {
             if matches!(reliable.state, QueueState::InFlight { .. }) {
                 let outbox = &mut self.mailboxes[message.to.0].outbox;
                 outbox.in_flight -= 1;
-                outbox.reports.remove(message.order, reliable.reported.as_deref());
+                outbox.reports.remove(ctx, message.to, message.order, reliable.reported.as_deref());
             }
             self.change_dedup(ctx, message.sent.from, |window| window.close_one(reliable.digest));
         }

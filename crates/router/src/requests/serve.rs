@@ -363,7 +363,7 @@ impl Router {
             at: self.ctx.now.unix_ms,
         };
         self.connections.note_reports(client);
-        if self.mail.report(id, &reported) {
+        if self.mail.report(&mut self.ctx, id, &reported) {
             self.note_wait(id);
         } else {
             self.requests.add_report(id, reported);

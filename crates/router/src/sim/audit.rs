@@ -10,7 +10,7 @@ use crate::{
     connections::{Client, Content, Stage},
     directory::bytes_of,
     keys::AgentKey,
-    mail::{Load, Mailbox, Message, QueueState, RECORD_BYTES, Sent, Stream},
+    mail::{Load, Mailbox, Message, QueueState, RECORD_BYTES, Sent, Stream, bytes_of_report},
     oracle::{Checked, ensure},
 };
 use protocol::{name::OPERATOR, relay::Reported};
@@ -172,6 +172,7 @@ impl Router {
             add(message.to, &message.sent, message.bytes);
         }
         let mut inside: usize = again.iter().map(|message| message.memory_bytes()).sum();
+        inside += self.mail.all_messages().map(report_bytes).sum::<usize>();
         let charged = self.questions.charged().chain(self.notices.charged());
         let charged = charged.chain(self.ctx.journal.charged());
         inside += charged.map(|(_, bytes)| bytes).sum::<usize>();
@@ -239,6 +240,7 @@ impl Router {
         for message in self.mail.all_messages() {
             let payer = if message.is_replay { message.to } else { message.sent.from };
             add(Class::Memory, payer, message.memory_bytes());
+            add(Class::Memory, message.to, report_bytes(message));
             if message.reliable().is_some() {
                 add(Class::Mail, payer, message.bytes);
             }
@@ -383,6 +385,12 @@ impl Router {
             format!("the timer of {client:?} is wrong")
         })
     }
+}
+
+/// Returns the bytes of the report on a delivery.
+fn report_bytes(message: &Message) -> usize {
+    let reported = message.reliable().and_then(|reliable| reliable.reported.as_deref());
+    reported.map_or(0, bytes_of_report)
 }
 
 /// Checks of the router's state against the world outside it.

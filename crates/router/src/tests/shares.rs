@@ -242,6 +242,37 @@ fn open_questions_count_in_the_share_of_their_sender() {
 }
 
 #[test]
+fn reports_count_in_the_share_of_their_recipient() {
+    check(expect![[r#"
+        limits memory_bytes_max=8000
+        here: op ann bob
+        ann>> Bob: one
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
+        ann>> Bob: two
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"two"}
+        op asks status
+            op < DELIVER d3 @relay -> @operator seq 1 {"body":"status","data":{"agents_here":2,"agents_known":2,"connections":3,"counts":{"acknowledged":0,"busy":0,"delivered":2,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":2},"guests":0,"memory_bytes":2198,"memory_bytes_max":8000,"messages":2,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+        bob asks report {"id":"d1","state":"waiting","why":"x*100"}
+            bob < DELIVER d4 @relay -> Bob seq 1 {"body":"report","data":{},"kind":"response"}
+        op asks status
+            op < DELIVER d5 @relay -> @operator seq 2 {"body":"status","data":{"agents_here":2,"agents_known":2,"connections":3,"counts":{"acknowledged":0,"busy":0,"delivered":2,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":2},"guests":0,"memory_bytes":2554,"memory_bytes_max":8000,"messages":2,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+        outside 4200
+        bob asks report {"id":"d2","state":"waiting","why":"y*100"}
+            bob < DELIVER d6 @relay -> Bob seq 2 {"body":"report","data":{},"kind":"response"}
+        ann asks message {"id":"a2"}
+            ann < DELIVER d7 @relay -> Ann seq 1 {"body":"message","data":{"messages":[{"attempts":1,"body":"two","expires":87401000,"failures":0,"from":"Ann","id":"d2","reported":{"at":1001000,"state":"waiting"},"send_id":"a2","seq":2,"state":"waiting","to":"Bob","waits_for":"agent"}]},"kind":"response"}
+        outside 0
+        bob acks d1
+        bob nacks d2
+            ann < NACK {"ack_id":"a2","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+        op asks status
+            op < DELIVER d8 @relay -> @operator seq 3 {"body":"status","data":{"agents_here":2,"agents_known":2,"connections":3,"counts":{"acknowledged":1,"busy":0,"delivered":2,"expired":0,"gave_up":0,"given_back":1,"refused":0,"taken":2},"guests":0,"memory_bytes":0,"memory_bytes_max":8000,"messages":0,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+    "#]]);
+}
+
+#[test]
 fn refused_sender_drops_no_replays_of_others() {
     check(expect![[r#"
         limits memory_bytes_max=4000
