@@ -146,8 +146,8 @@ wire_enum! {
         /// says how long to wait; streams; open questions of a name; copies of broadcasts that wait
         /// for one recipient. Of SUBSCRIBE and UNSUBSCRIBE: see
         /// [topics](docs/PROTOCOL.md#topics). Of a request: 32 wait already; the daemon has no
-        /// memory for the answer; a dead letter's queue has no room. Of an answer: the daemon has
-        /// no room for it.
+        /// memory for the answer; a dead letter's queue has no room. Of an answer: the daemon, or
+        /// its asker, has no room for it.
         ///
         /// Give something up first, or try later.
         Limit = "LIMIT",

@@ -27,6 +27,9 @@ use protocol::{
 use serde::Serialize;
 use uuid::Uuid;
 
+/// How often an answer is in memory until it is written: it is kept, and copied to be written.
+const COPIES: usize = 2;
+
 /// Returns a notice for a sender. The store has no record of it.
 fn notice_of(
     ctx: &mut Context,
@@ -266,18 +269,24 @@ impl Router {
         };
         let from = self.directory[question.to].name.as_str();
         let notice = notice_of(&mut self.ctx, Kind::Ack, Some(from), &answer);
+        let bytes = notice.frame.len();
+        let Question { from: sender, by, client: asker, .. } = *question;
+        let outcome = Outcome { sender, by, client: asker, is_failure: false, notice };
         let allowed = match self.forbidden_answer(ends.0, ends.1) {
             Some(why) => Err((NackCode::Forbidden, why)),
-            None => self.check_answer(notice.frame.len()),
+            None => self.check_answer(bytes),
         };
         let kept = allowed.and_then(|()| match is_mailed {
             true => self.mail_answer(client, delivery, stated),
-            false => Ok(self.keep_answer(client, delivery, stated)),
+            false => {
+                self.check_asker(&outcome)?;
+                Ok(self.keep_answer(client, delivery, stated))
+            }
         });
         match kept {
             Ok(kept) => {
                 self.notify_answer(delivery, ends, &answer.ack_id);
-                self.copy_answer_to_taps((delivery, kept), ends, &answer, notice.frame.len());
+                self.copy_answer_to_taps((delivery, kept), ends, &answer, bytes);
             }
             Err(refusal) => {
                 let correlation_id = stated.correlation_id.clone();
@@ -288,9 +297,8 @@ impl Router {
         if is_mailed {
             return None;
         }
-        let question = self.questions.close(&mut self.ctx, delivery)?;
-        let Question { from: sender, by, client, .. } = question;
-        Some(Outcome { sender, by, client, is_failure: false, notice })
+        self.questions.close(&mut self.ctx, delivery)?;
+        Some(outcome)
     }
 
     /// Returns an answer that cannot be passed on to its sender.
@@ -313,11 +321,24 @@ impl Router {
             let why = format!("what its asker would get is over max_frame_bytes ({most})");
             return Err((NackCode::TooLarge, why));
         }
-        self.mail.make_room(&mut self.ctx, bytes);
-        if !self.ctx.has_memory_for(bytes) {
+        self.mail.make_room(&mut self.ctx, COPIES * bytes);
+        if !self.ctx.has_memory_for(COPIES * bytes) {
             let why = "the daemon has no room for the answer now; send it again later";
             return Err((NackCode::Limit, why.to_owned()));
         }
         Ok(())
+    }
+
+    /// Checks whether who asked has room for an answer: in its share of the memory, and because it
+    /// reads its answers. If not, the question stays open.
+    fn check_asker(&self, outcome: &Outcome) -> Result<(), (NackCode, String)> {
+        let client = self.listener(outcome);
+        let reads = client.is_none_or(|id| self.connections.has_room_for_answer(&self.ctx, id));
+        let (sender, bytes) = outcome.charged();
+        if reads && self.ctx.has_share_of_memory(sender, COPIES * bytes) {
+            return Ok(());
+        }
+        let why = "its asker has no room for the answer now; send it again later";
+        Err((NackCode::Limit, why.to_owned()))
     }
 }

@@ -11,6 +11,8 @@ pub(crate) struct Window {
     written: usize,
     deliveries: usize,
     answers: usize,
+    /// The bytes of notices, which are kept next to the copies that are being written.
+    kept: usize,
 }
 
 /// A frame that is not written yet.
@@ -41,10 +43,22 @@ pub(crate) enum Content {
     AtLeastOnce(MessageKey),
 }
 
+impl Unwritten {
+    /// Returns the bytes that the frame counts in the memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes + self.content.kept_bytes()
+    }
+}
+
 impl Content {
     /// Whether the frame counts as an answer, and not as a delivery.
     pub(crate) const fn is_answer(&self) -> bool {
         matches!(self, Self::Answer | Self::Notice(_))
+    }
+
+    /// Returns the bytes that are kept until the frame is written, and that nothing else counts.
+    pub(super) fn kept_bytes(&self) -> usize {
+        if let Self::Notice(notice) = self { notice.frame.len() } else { 0 }
     }
 }
 
@@ -59,13 +73,14 @@ impl Window {
         self.answers
     }
 
-    /// Returns the bytes of all unwritten frames.
-    pub(crate) const fn bytes(&self) -> usize {
-        self.deliveries + self.answers
+    /// Returns the bytes that all unwritten frames count in the memory.
+    pub(crate) const fn memory_bytes(&self) -> usize {
+        self.deliveries + self.answers + self.kept
     }
 
     pub(super) fn push(&mut self, bytes: usize, content: Content) {
         *self.sum(&content) += bytes;
+        self.kept += content.kept_bytes();
         self.frames.push_back(Unwritten { bytes, content });
     }
 
@@ -94,6 +109,7 @@ impl Window {
         let frame = self.frames.pop_front()?;
         shrink(&mut self.frames);
         *self.sum(&frame.content) -= frame.bytes;
+        self.kept -= frame.content.kept_bytes();
         Some(frame)
     }
 

@@ -198,6 +198,12 @@ impl Connections {
         self.answer(ctx, id, Kind::Nack, &Nack::new(ack_id, code, message));
     }
 
+    /// Whether a client has read enough of its answers to get the answer to a question.
+    pub(crate) fn has_room_for_answer(&self, ctx: &Context, id: ClientId) -> bool {
+        let client = self.clients.get(&id);
+        client.is_none_or(|client| client.window.answers() <= client.unread_max(ctx))
+    }
+
     /// Hands a notice to its sender's connection.
     pub(crate) fn hand_notice(&mut self, ctx: &mut Context, id: ClientId, notice: Notice) {
         let frame = Frame { head: Vec::new(), shared: Some(notice.frame.clone()) };
@@ -222,7 +228,7 @@ impl Connections {
         content: Content,
     ) {
         let bytes = frame.bytes();
-        client.charge_unwritten(ctx, bytes);
+        client.charge_unwritten(ctx, bytes + content.kept_bytes());
         client.window.push(bytes, content);
         match &mut client.held {
             Some(held) => held.push(frame),
@@ -279,7 +285,7 @@ impl Connections {
             client.pinged = client.pinged.map(|_| ctx.now.monotonic);
         }
         while let Some(frame) = client.window.next_written() {
-            client.release_unwritten(ctx, frame.bytes);
+            client.release_unwritten(ctx, frame.memory_bytes());
             take(ctx, frame.content);
         }
     }
@@ -380,7 +386,7 @@ impl Connections {
         if let Some(process) = client.process {
             self.members.add(process);
         }
-        ctx.accounts.charge(Class::Memory, agent, client.window.bytes());
+        ctx.accounts.charge(Class::Memory, agent, client.window.memory_bytes());
         client.agent = Some(agent);
         ctx.emit(Output::Admitted(id));
         client.last_frame = ctx.now.monotonic;
@@ -459,7 +465,7 @@ impl Connections {
         if let Some(at) = client.timer {
             ctx.timers.cancel(at, Timer::Client(id));
         }
-        client.release_unwritten(ctx, client.window.bytes());
+        client.release_unwritten(ctx, client.window.memory_bytes());
         Some((client.agent, client.window))
     }
 

@@ -178,7 +178,7 @@ impl Router {
         inside += charged.map(|(_, bytes)| bytes).sum::<usize>();
         inside += self.ctx.accounts.total(Class::Subscriptions);
         for (_, client) in self.connections.all() {
-            inside += client.window.bytes();
+            inside += client.window.memory_bytes();
             for handed in client.window.frames() {
                 if let (Content::AtMostOnce { sent, charged, .. }, Some(to)) =
                     (&handed.content, client.agent)
@@ -253,7 +253,7 @@ impl Router {
                 add(Class::Members, agent, 1);
             }
             if let Some(agent) = client.agent {
-                add(Class::Memory, agent, client.window.bytes());
+                add(Class::Memory, agent, client.window.memory_bytes());
             }
             for handed in client.window.frames() {
                 if let Content::AtMostOnce { sent, charged, .. } = &handed.content {

@@ -66,6 +66,30 @@ fn empty_queue_accepts_one_message_of_any_size() {
 }
 
 #[test]
+fn asker_that_does_not_read_its_answers_gets_no_more() {
+    check(expect![[r#"
+        limits answers_bytes_max=1000
+        here: ann bob
+        ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
+            ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"c"}} {"n":2}
+            ann < ACK {"ack_id":"2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"n":2}
+        ann stalls
+        bob acks d1 {"correlationId":"c","responseData":"x*1200"}
+            ann < ACK from Bob {"ack_id":"1","correlationId":"c","responseData":"x*1200"}
+            ann waits
+        bob acks d2 {"correlationId":"c","responseData":"short"}
+            bob < NACK {"ack_id":"21de6b0f-8c00-4649-8eb8-a9a7b34c8fe8","code":"LIMIT","correlationId":"c","message":"its asker has no room for the answer now; send it again later"}
+        ann reads
+            ann goes on
+        bob acks d2 {"correlationId":"c","responseData":"short"}
+            ann < ACK from Bob {"ack_id":"2","correlationId":"c","responseData":"short"}
+    "#]]);
+}
+
+#[test]
 fn mailbox_is_bounded_like_a_queue() {
     check(expect![[r#"
         limits queue_messages_max=4 window_bytes=1

@@ -298,10 +298,10 @@ fn answer_too_large_for_its_asker_is_returned() {
 #[test]
 fn answer_without_memory_is_returned_and_can_be_retried() {
     check(expect![[r#"
-        limits memory_bytes_max=3000
+        limits memory_bytes_max=12000
         begin question asked
         bob acks d1
-        outside 1000
+        outside 8000
         bob acks d1 {"correlationId":"c","responseData":"x*2000"}
             bob < NACK {"ack_id":"b70df1ab-55f7-4201-abde-43aaeb8ec471","code":"LIMIT","correlationId":"c","message":"the daemon has no room for the answer now; send it again later"}
         outside 0

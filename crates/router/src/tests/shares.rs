@@ -273,6 +273,37 @@ fn reports_count_in_the_share_of_their_recipient() {
 }
 
 #[test]
+fn answers_count_in_the_share_of_their_asker() {
+    check(expect![[r#"
+        limits memory_bytes_max=16000
+        here: op ann bob cid
+        ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
+            ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"c"}} {"n":2}
+            ann < ACK {"ack_id":"2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"n":2}
+        bob acks d1
+        bob acks d2
+        ann stalls
+        bob acks d1 {"correlationId":"c","responseData":"x*2000"}
+            ann < ACK from Bob {"ack_id":"1","correlationId":"c","responseData":"x*2000"}
+        op asks status
+            op < DELIVER d3 @relay -> @operator seq 1 {"body":"status","data":{"agents_here":3,"agents_known":3,"connections":4,"counts":{"acknowledged":2,"busy":0,"delivered":2,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":2},"guests":0,"memory_bytes":4571,"memory_bytes_max":16000,"messages":0,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+        bob acks d2 {"correlationId":"c","responseData":"y*2000"}
+            bob < NACK {"ack_id":"21de6b0f-aff5-4b9d-aff7-fc6d3b65c9b9","code":"LIMIT","correlationId":"c","message":"its asker has no room for the answer now; send it again later"}
+        cid>> Bob: others have room
+            cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
+            bob < DELIVER d4 Cid -> Bob seq 1 requires_ack true {"body":"others have room"}
+        ann reads
+        bob acks d2 {"correlationId":"c","responseData":"y*2000"}
+            ann < ACK from Bob {"ack_id":"2","correlationId":"c","responseData":"y*2000"}
+        op asks status
+            op < DELIVER d5 @relay -> @operator seq 2 {"body":"status","data":{"agents_here":3,"agents_known":3,"connections":4,"counts":{"acknowledged":2,"busy":0,"delivered":3,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":3},"guests":0,"memory_bytes":1112,"memory_bytes_max":16000,"messages":1,"protocol":"1.1","streams":2,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+    "#]]);
+}
+
+#[test]
 fn refused_sender_drops_no_replays_of_others() {
     check(expect![[r#"
         limits memory_bytes_max=4000
