@@ -177,7 +177,7 @@ impl Search {
                  WHERE words MATCH {expression} AND rowid BETWEEN ?2 AND ?3){rest}"
             )
         };
-        let rest = if self.words.are_long { "" } else { READ };
+        let rest = if self.words.are_pieces { "" } else { READ };
         let marked = by_index(&format!("'{MARK_EXPRESSION}'"), READ);
         let mut conditions = vec![by_index("?1", rest), marked];
         if self.indexed < self.last {

@@ -5,20 +5,30 @@
 //! is begun once somebody searches, and then follows in idle times. Shorter words, and messages
 //! that are not indexed yet, are found by reading the messages.
 //!
+//! SQLite cannot be interrupted while it looks in the index for the next text, and it takes long to
+//! compare the places of pieces that a text has thousands of times. So it only finds the texts that
+//! have some of the pieces. Reading these texts shows whether they have the words.
+//!
 //! Indexing a text cannot be interrupted, and a SEND that arrives meanwhile waits for its end. So
 //! long texts are not indexed. Their entry is a mark: a search finds the mark and reads the text.
 
 use super::row::signed;
 use protocol::{deliver::Shared, payload::MessagePayload, typed};
 use rusqlite::{Connection, functions::FunctionFlags, params};
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeSet};
 use unicode_normalization::UnicodeNormalization as _;
 
 /// The characters of the index's pieces.
 const PIECE_CHARS: usize = 3;
 
+/// The most pieces by which the index finds a text.
+const PIECES_MAX: usize = 32;
+
 /// The most bytes of a text that is indexed, as the index gets it.
 pub(super) const INDEXED_BYTES_MAX: usize = 16 << 10;
+
+/// The character between two words. No word has it.
+const SEPARATOR: &str = "\n";
 
 /// The entry of a longer text. No word has a control character.
 const MARK: &str = "\u{1}\u{1}\u{1}";
@@ -52,19 +62,20 @@ pub(super) fn add_function(connection: &Connection) -> rusqlite::Result<()> {
         let (Ok(shared), Ok(words)) = (shared.as_blob(), words.as_str()) else { return Ok(false) };
         let Some(body) = body(shared) else { return Ok(false) };
         let body = folded(&body);
-        Ok(words.split(' ').all(|word| body.contains(word)))
+        Ok(words.split(SEPARATOR).all(|word| body.contains(word)))
     })
 }
 
 /// Words to search for.
 #[derive(Clone, Debug)]
 pub(super) struct Words {
-    /// The words, folded, with spaces between them.
+    /// The words, folded, with [separators](SEPARATOR).
     pub(super) all: String,
-    /// The expression by which the index finds the longer words; `None` if all are short.
+    /// The expression by which the index finds texts with pieces of the words; `None` if all words
+    /// are shorter than a piece.
     pub(super) expression: Option<String>,
-    /// Whether the index finds all words.
-    pub(super) are_long: bool,
+    /// Whether the words are pieces, so that these texts need not be read.
+    pub(super) are_pieces: bool,
 }
 
 impl Words {
@@ -76,16 +87,23 @@ impl Words {
         if words.is_empty() {
             return None;
         }
-        let (long, short): (Vec<_>, Vec<_>) =
-            words.iter().partition(|word| word.chars().count() >= PIECE_CHARS);
-        let phrases: Vec<_> =
-            long.iter().map(|word| format!("\"{}\"", word.replace('"', "\"\""))).collect();
+        let pieces: BTreeSet<_> = words.iter().flat_map(|word| pieces(word)).collect();
+        let pieces: BTreeSet<_> = pieces.into_iter().take(PIECES_MAX).collect();
+        let terms: Vec<_> =
+            pieces.iter().map(|piece| format!("\"{}\"", piece.replace('"', "\"\""))).collect();
         Some(Self {
-            all: words.join(" "),
-            expression: (!phrases.is_empty()).then(|| phrases.join(" ")),
-            are_long: short.is_empty(),
+            all: words.join(SEPARATOR),
+            expression: (!terms.is_empty()).then(|| terms.join(" ")),
+            are_pieces: words.iter().all(|word| pieces.contains(&**word)),
         })
     }
+}
+
+/// The pieces of a word.
+fn pieces(word: &str) -> impl Iterator<Item = &str> {
+    let ends = word.char_indices().map(|(start, c)| start + c.len_utf8());
+    let starts = word.char_indices().map(|(start, _)| start);
+    starts.zip(ends.skip(PIECE_CHARS - 1)).map(|(start, end)| &word[start..end])
 }
 
 /// A text without case and accents.
@@ -141,17 +159,34 @@ mod tests {
     }
 
     #[test]
-    fn words_are_long_or_short() {
-        let parse = |text| Words::parse(text).map(|it| (it.all, it.expression, it.are_long));
-        let some = |all: &str, expression: Option<&str>, are_long| {
-            Some((all.to_owned(), expression.map(str::to_owned), are_long))
+    fn index_finds_pieces_of_long_words() {
+        let parse = |text| Words::parse(text).map(|it| (it.all, it.expression, it.are_pieces));
+        let some = |all: &str, expression: Option<&str>, are_pieces| {
+            Some((all.to_owned(), expression.map(str::to_owned), are_pieces))
         };
-        assert_eq!(parse("Port 8080"), some("port 8080", Some("\"port\" \"8080\""), true));
+        assert_eq!(parse("Port 808"), some("port\n808", Some("\"808\" \"ort\" \"por\""), false));
+        assert_eq!(parse("TCP udp"), some("tcp\nudp", Some("\"tcp\" \"udp\""), true));
         assert_eq!(
-            parse("部署 say\"so\u{0}ok"),
-            some("部署 say\"so ok", Some("\"say\"\"so\""), false)
+            parse("部署 y\"so\u{0}ok"),
+            some("部署\ny\"so\nok", Some("\"\"\"so\" \"y\"\"s\""), false)
         );
+        assert_eq!(parse("部署完成"), some("部署完成", Some("\"署完成\" \"部署完\""), false));
         assert_eq!(parse("部署"), some("部署", None, false));
+        assert_eq!(parse("a\u{b4}b"), some("a b", Some("\"a b\""), true));
         assert_eq!(parse(" !! \u{1F600} \u{345}"), None);
+    }
+
+    #[test]
+    fn no_search_makes_the_index_compare_many_pieces_or_their_places() {
+        let letters = "a".repeat(1_900) + "b";
+        let digits: String = (0..400).map(|number| number.to_string()).collect();
+        for (text, terms) in [(&letters, 2), (&digits, PIECES_MAX)] {
+            let words = Words::parse(text).unwrap();
+            let expression = words.expression.unwrap();
+            let found: Vec<_> = expression.split(' ').collect();
+            assert_eq!(found.len(), terms, "{expression}");
+            assert!(found.iter().all(|term| term.len() == PIECE_CHARS + 2), "{expression}");
+            assert!(!words.are_pieces);
+        }
     }
 }

@@ -22,6 +22,9 @@ use uuid::Uuid;
 /// The longest `data` of a request, which is held while the request waits.
 const DATA_BYTES_MAX: usize = 2_048;
 
+/// The most words of a search, each of which is looked for in every text that is read.
+const SEARCH_WORDS_MAX: usize = 32;
+
 /// The rows of a page if its request states no limit, and the most rows of a page.
 const ROWS: usize = 100;
 const ROWS_MAX: usize = 1_000;
@@ -222,6 +225,18 @@ pub(super) fn check_one_sender(id: &str, rows: &[DeliveryRow]) -> Result<(), Ref
 fn candidates(ids: impl Iterator<Item = String>) -> String {
     let shown: Vec<_> = ids.take(CANDIDATES_MAX).map(|id| short_id(&id)).collect();
     shown.join(", ")
+}
+
+/// Refuses a search for too many words.
+pub(super) fn check_search(text: &str) -> Result<(), Refusal> {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control());
+    match words.filter(|word| !word.is_empty()).count() > SEARCH_WORDS_MAX {
+        true => {
+            let why = format!("`search` has more than {SEARCH_WORDS_MAX} words: leave some out");
+            Err((NackCode::Invalid, why))
+        }
+        false => Ok(()),
+    }
 }
 
 pub(super) fn not_found(id: &str) -> Refusal {

@@ -3,7 +3,9 @@
 use super::{
     access::Asker,
     queue::{Operation, PendingRequest, Queue, WAITING_BYTES_MAX, WAITING_MAX},
-    request::{Request, check_is_one, check_one_sender, cursor, name, not_found, rows_wanted},
+    request::{
+        Request, check_is_one, check_one_sender, check_search, cursor, name, not_found, rows_wanted,
+    },
     rows::{Rows, WHY_CHARS_MAX, raw},
 };
 use crate::{
@@ -319,6 +321,7 @@ impl Router {
     }
 
     fn history(&self, client: ClientId, history: &HistoryRequest) -> Result<Query, Refusal> {
+        history.search.as_deref().map_or(Ok(()), check_search)?;
         let asker = self.asker(client);
         let viewer = asker.agent.filter(|_| !asker.is_operator).map(|agent| agent.number);
         Ok(Query::List(Filter {

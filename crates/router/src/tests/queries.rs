@@ -430,6 +430,11 @@ fn pending_requests_are_answered_in_order_and_bounded() {
     let transcript = run(&script);
     assert_eq!(transcript.matches("LIMIT").count(), 1, "{transcript}");
     assert_eq!(transcript.matches(r#""messages":[]"#).count(), 33, "{transcript}");
+    for (words, refused) in [(32, false), (33, true)] {
+        let text = "a ".repeat(words);
+        let many = run(&format!("here: ann\nann asks history {{\"search\":\"{text}\"}}"));
+        assert_eq!(many.contains("`search` has more than 32 words"), refused, "{many}");
+    }
     // Four of 2 KiB may wait behind the first.
     let long = format!("ann asks history {{\"search\":\"{}\"}}\n", "x".repeat(2_000));
     let transcript = run(&format!("here: ann\ndisk holds\n{}", long.repeat(6)));
