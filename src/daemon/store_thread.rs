@@ -17,11 +17,9 @@ use store::{Cancel, Job, Store};
 /// The number of jobs that wait for the store.
 const JOBS_MAX: usize = 16;
 
-/// The number of queries that the store has at a time. They take turns.
+/// The number of queries that the store has at a time. They take turns. A process gets at most half
+/// of the places that others leave, so that a few with many queries leave one.
 const QUERIES_MAX: usize = 16;
-
-/// The most of these of one process, so that others find a place at once.
-const QUERIES_OF_ONE_MAX: usize = QUERIES_MAX / 2;
 
 /// The handle of the store's thread.
 #[derive(Debug)]
@@ -109,14 +107,15 @@ impl StoreHandle {
         {
             let cancel = Cancel::default();
             self.unanswered.insert(number, (pid, cancel.clone()));
-            drop(self.try_send(Job::Query(number, query, cancel)));
+            drop(self.try_send(Job::Query(number, pid, query, cancel)));
         }
     }
 
     fn next_query(&mut self) -> Option<(Pid, (u64, Query))> {
         let unanswered = self.unanswered.values();
         let handed = |pid| unanswered.clone().filter(|(of, _)| *of == pid).count();
-        self.queries.pop(|pid| handed(pid) < QUERIES_OF_ONE_MAX)
+        let free = QUERIES_MAX - self.unanswered.len();
+        self.queries.pop(|pid| handed(pid) < free)
     }
 
     /// Sends a job, or returns it if the channel is full. The next attempt follows the store's next
@@ -157,7 +156,7 @@ mod tests {
         handle.forget(1);
         handle.forget(last);
         let handed: Vec<_> = store.try_iter().collect();
-        let is_cancelled = |job: &Job| matches!(job, Job::Query(1, _, it) if it.is_cancelled());
+        let is_cancelled = |job: &Job| matches!(job, Job::Query(1, _, _, it) if it.is_cancelled());
         assert_eq!(handed.len(), QUERIES_MAX);
         assert_eq!(handed.iter().map(is_cancelled).filter(|it| *it).count(), 1);
         // The place of the query that is answered goes to the next client that is still there.
@@ -167,25 +166,29 @@ mod tests {
     }
 
     #[test]
-    fn process_with_many_queries_leaves_others_a_place() {
+    fn processes_with_many_queries_leave_others_a_place() {
         let (jobs, store) = bounded(JOBS_MAX);
         let mut handle = StoreHandle::new(jobs);
         let clock = Clock(Now { monotonic: Moment(0), unix_ms: 0 });
-        let number = |job| match job {
-            Job::Query(number, ..) => number,
+        let asker = |job| match job {
+            Job::Query(_, pid, ..) => pid,
             Job::Write { .. } => panic!("a query"),
         };
-        for client in 1..=100 {
-            handle.query(client, Some(1), Query::Id(String::new()));
+        let mut number = 0;
+        for (pid, places) in [(1, 8), (2, 4), (3, 2), (4, 1), (5, 1)] {
+            for _ in 0..100 {
+                number += 1;
+                handle.query(number, Some(pid), Query::Id(String::new()));
+            }
+            handle.hand_over(clock);
+            assert_eq!(store.try_iter().map(asker).collect::<Vec<_>>(), vec![Some(pid); places]);
         }
-        handle.hand_over(clock);
-        assert_eq!(store.try_iter().count(), QUERIES_OF_ONE_MAX);
-        handle.query(101, Some(2), Query::Id(String::new()));
-        handle.hand_over(clock);
-        assert_eq!(store.try_iter().map(number).collect::<Vec<_>>(), [101]);
+        // The next place goes to a process that has none.
         handle.note_answer(1);
         handle.hand_over(clock);
-        let next = QUERIES_OF_ONE_MAX as u64 + 1;
-        assert_eq!(store.try_iter().map(number).collect::<Vec<_>>(), [next]);
+        assert_eq!(store.try_iter().count(), 0);
+        handle.query(number + 1, Some(6), Query::Id(String::new()));
+        handle.hand_over(clock);
+        assert_eq!(store.try_iter().map(asker).collect::<Vec<_>>(), [Some(6)]);
     }
 }

@@ -8,7 +8,7 @@
 use super::{
     error::StoreError,
     id_search::{IdSearch, SEND_IDS},
-    job::Cancel,
+    job::{Cancel, Process},
     query::{self, Found, Search, Window},
 };
 use protocol::record::{Filter, Query, QueryResult};
@@ -20,10 +20,11 @@ const SLICE: Duration = Duration::from_millis(20);
 const SLICE_MAX: Duration = Duration::from_millis(50);
 
 /// The time after which a slice with windows of the least width fails.
-const NARROW_MAX: Duration = Duration::from_secs(2);
+const NARROW_MAX: Duration = Duration::from_millis(200);
 
-/// The number of SQLite's instructions between two looks at the clock.
-const INSTRUCTIONS: i32 = 1_000;
+/// The number of SQLite's instructions between two looks at the clock. A few of them can read a
+/// long text. Tests without time need all those of a statement with the least width.
+const INSTRUCTIONS: i32 = if cfg!(test) { 1_000 } else { 100 };
 
 /// Windows become wider if they take less than the first time, and narrower if more than the
 /// second.
@@ -42,6 +43,10 @@ const RARE_MAX: u32 = if cfg!(test) { 4 } else { 2_048 };
 pub(super) struct ActiveQuery {
     /// The number that identifies the answer.
     pub(super) number: u64,
+    /// The process that asks.
+    pub(super) process: Process,
+    /// The time that the last slice took.
+    pub(super) slice_time: Duration,
     /// The switch that cancels the query.
     pub(super) cancel: Cancel,
     /// The number of slices that failed since the last one that did not.
@@ -58,14 +63,25 @@ pub(super) struct ActiveQuery {
 
 impl ActiveQuery {
     /// A query that has found nothing yet.
-    pub(super) fn new(number: u64, query: Query, cancel: Cancel) -> Self {
+    pub(super) fn new(number: u64, process: Process, query: Query, cancel: Cancel) -> Self {
         let ids = match &query {
             Query::Id(id) => Some(IdSearch::new(id.clone(), None)),
             Query::OwnId(id, viewer) => Some(IdSearch::new(id.clone(), Some(*viewer))),
             Query::List(_) => None,
         };
         let found = Found::default();
-        Self { number, cancel, failures: 0, query, ids, found, before: None, width: WIDTH }
+        Self {
+            number,
+            process,
+            slice_time: Duration::ZERO,
+            cancel,
+            failures: 0,
+            query,
+            ids,
+            found,
+            before: None,
+            width: WIDTH,
+        }
     }
 
     /// Whether the query searches for words.
@@ -81,7 +97,10 @@ impl ActiveQuery {
     /// Continues for the time of a slice. Returns true once the query is answered or cancelled.
     /// After a failure, the next slice begins where this one began.
     pub(super) fn slice(&mut self, connection: &mut Connection) -> Result<bool, StoreError> {
-        self.slice_within(connection, SLICE_MAX, NARROW_MAX)
+        let start = Instant::now();
+        let outcome = self.slice_within(connection, SLICE_MAX, NARROW_MAX);
+        self.slice_time = start.elapsed();
+        outcome
     }
 
     /// As [`slice`](Self::slice), with these limits: the second one applies if the slice begins

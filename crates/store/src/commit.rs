@@ -191,8 +191,8 @@ impl Committer {
                     self.clock = clock;
                     group.add(changes);
                 }
-                Job::Query(number, query, cancel) => {
-                    return (group, Some(ActiveQuery::new(number, query, cancel)));
+                Job::Query(number, process, query, cancel) => {
+                    return (group, Some(ActiveQuery::new(number, process, query, cancel)));
                 }
             }
             if group.is_full() {

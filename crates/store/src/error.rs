@@ -112,7 +112,7 @@ impl fmt::Display for StoreError {
             Self::Io(error) => error.fmt(f),
             Self::Damaged(why) => f.write_str(why),
             Self::TooSlow(max) => {
-                write!(f, "a small part of the query took longer than {} s", max.as_secs())
+                write!(f, "a small part of the query took longer than {} ms", max.as_millis())
             }
             Self::NoRoom(bytes) => write!(
                 f,

@@ -42,6 +42,9 @@ pub struct Settings {
     pub dead_letters_max: usize,
 }
 
+/// The id of a process that asks, or `None` for all processes whose id the system does not tell.
+pub type Process = Option<u32>;
+
 /// A job for the store.
 #[derive(Debug)]
 pub enum Job {
@@ -53,8 +56,9 @@ pub enum Job {
         /// The daemon's clock after the changes.
         clock: Clock,
     },
-    /// Answers a query; the number identifies the answer. The query runs until it is cancelled.
-    Query(u64, Query, Cancel),
+    /// Answers a query of a process; the number identifies the answer. The query runs until it is
+    /// cancelled.
+    Query(u64, Process, Query, Cancel),
 }
 
 /// A switch that cancels a query. The store answers a cancelled query soon; some rows may be

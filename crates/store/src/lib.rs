@@ -35,11 +35,12 @@ mod sweep;
 mod takeover;
 #[cfg(test)]
 mod tests;
+mod time_shares;
 mod words;
 mod write;
 
 pub use error::OpenError;
-pub use job::{Cancel, Claim, Job, Report, Settings};
+pub use job::{Cancel, Claim, Job, Process, Report, Settings};
 pub use takeover::Progress;
 
 use crossbeam_channel::Receiver;

@@ -10,6 +10,7 @@ use super::{
     fault::{FaultPoint, Faults},
     job::Cancel,
     query,
+    time_shares::TimeShares,
 };
 use crossbeam_channel::{Receiver, Sender, bounded, never};
 use protocol::record::QueryResult;
@@ -28,6 +29,7 @@ const DAMAGE_MAX: usize = 4_096;
 pub(super) struct Queries {
     /// Queries that wait for their next slice.
     pub(super) waiting: VecDeque<ActiveQuery>,
+    shares: TimeShares,
     /// The connection, while it is not lent.
     pub(super) reader: Option<Connection>,
     /// Damage that queries have met, and that was reported.
@@ -96,6 +98,25 @@ impl Queries {
     /// Whether a query waits although no slice is under way.
     pub(super) fn is_waiting(&self) -> bool {
         self.lent.is_none() && !self.waiting.is_empty()
+    }
+
+    /// Adds a query.
+    pub(super) fn add(&mut self, query: ActiveQuery) {
+        self.shares.add(query.process);
+        self.waiting.push_back(query);
+    }
+
+    /// Takes the query for the next slice: the first one of the process that has used least time.
+    pub(super) fn next(&mut self) -> Option<ActiveQuery> {
+        let waiting = self.waiting.iter().enumerate();
+        let (next, _) = waiting.min_by_key(|(_, query)| self.shares.used(query.process))?;
+        self.waiting.remove(next)
+    }
+
+    /// Charges the process of a query for its last slice.
+    pub(super) fn charge(&mut self, query: &ActiveQuery) {
+        let waiting = self.waiting.iter().map(|query| query.process);
+        self.shares.charge(query.process, query.slice_time, waiting);
     }
 
     /// Starts the thread if it does not run.
@@ -185,17 +206,54 @@ impl fmt::Debug for Lent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::Process;
     use protocol::record::Query;
+    use std::time::Duration;
 
     #[test]
     fn end_cancels_the_query_whose_slice_is_under_way() {
         let mut queries = Queries::default();
         queries.start(&Faults::default()).unwrap();
         let cancel = Cancel::default();
-        let query = ActiveQuery::new(1, Query::Id(String::new()), cancel.clone());
+        let query = ActiveQuery::new(1, None, Query::Id(String::new()), cancel.clone());
         let connection = Connection::open_in_memory().unwrap();
         queries.lend(connection, query);
         queries.end();
         assert!(cancel.is_cancelled());
+    }
+
+    const FIRST: Process = Some(1);
+    const SECOND: Process = Some(2);
+    const MS: Duration = Duration::from_millis(1);
+
+    fn query(process: Process) -> ActiveQuery {
+        ActiveQuery::new(1, process, Query::Id(String::new()), Cancel::default())
+    }
+
+    /// Runs a slice that takes this time for the first process, and 1 ms for others. Returns the
+    /// process. The query goes on.
+    fn slice(queries: &mut Queries, time: Duration) -> Process {
+        let mut next = queries.next().unwrap();
+        next.slice_time = if next.process == FIRST { time } else { MS };
+        queries.charge(&next);
+        queries.waiting.push_back(next);
+        queries.waiting.back().unwrap().process
+    }
+
+    #[test]
+    fn long_slice_is_followed_by_as_much_time_of_others() {
+        let mut queries = Queries::default();
+        (0..8).for_each(|_| queries.add(query(FIRST)));
+        (0..50).for_each(|_| assert_eq!(slice(&mut queries, 200 * MS), FIRST));
+        // What the first process did alone does not count, but for the slice under way.
+        let mut lent = queries.next().unwrap();
+        queries.add(query(SECOND));
+        lent.slice_time = 200 * MS;
+        queries.charge(&lent);
+        queries.waiting.push_back(lent);
+        for _ in 0..3 {
+            (0..200).for_each(|_| assert_eq!(slice(&mut queries, 200 * MS), SECOND));
+            assert_eq!(slice(&mut queries, 200 * MS), FIRST);
+        }
     }
 }

@@ -74,7 +74,8 @@ fn run_router(opened: Opened) {
     for open in [true, false] {
         let filter = Filter { search: Some("word".into()), ..Filter::default() };
         let filter = if open { Filter::default() } else { filter };
-        jobs.send(Job::Query(1, Query::List(filter), Cancel::default())).expect("it waits here");
+        jobs.send(Job::Query(1, None, Query::List(filter), Cancel::default()))
+            .expect("it waits here");
     }
     changes.handle(&mut router, now, Input::Tick);
     changes.handle(&mut router, now, Input::Stop("stop"));

@@ -16,7 +16,7 @@ impl Committer {
     /// Adds a query. It finds all changes that were written before.
     pub(super) fn add_query(&mut self, query: ActiveQuery, report: Reporter<'_>) {
         self.look(report);
-        self.queries.waiting.push_back(query);
+        self.queries.add(query);
     }
 
     /// Begins the next slice of a query, unless one is under way.
@@ -31,7 +31,7 @@ impl Committer {
             }
             return;
         }
-        let Some(next) = self.queries.waiting.pop_front() else { return };
+        let Some(next) = self.queries.next() else { return };
         if let Err(error) = self.prepare_for(&next) {
             self.fail(&error, report);
             return self.conclude(next, Err(error), report);
@@ -111,6 +111,7 @@ impl Committer {
         outcome: Result<bool, StoreError>,
         report: Reporter<'_>,
     ) {
+        self.queries.charge(&query);
         let queries = &mut self.queries.waiting;
         match outcome {
             Ok(true) => self.answer(query.number, Ok(query.into_result()), report),
@@ -157,7 +158,7 @@ mod tests {
     fn only_consecutive_failures_of_a_query_count() {
         let folder = Folder::new();
         let mut committer = folder.open().store.0;
-        let query = ActiveQuery::new(1, Query::Id(String::new()), Cancel::default());
+        let query = ActiveQuery::new(1, None, Query::Id(String::new()), Cancel::default());
         let mut waiting = Some(query);
         let mut reports = Vec::new();
         for _ in 0..2 * FAILURES_MAX {

@@ -166,7 +166,7 @@ pub(super) fn write(changes: Vec<Change>) -> Job {
 
 /// A query that is not cancelled.
 pub(super) fn query(number: u64, query: Query) -> Job {
-    Job::Query(number, query, Cancel::default())
+    Job::Query(number, None, query, Cancel::default())
 }
 
 /// A query that finds nothing, which ends a group of changes.
@@ -236,7 +236,7 @@ impl RunningStore {
     /// Sends a query. Returns what cancels it.
     pub(super) fn ask_cancellable(&self, number: u64, query: Query) -> Cancel {
         let cancel = Cancel::default();
-        self.jobs.send(Job::Query(number, query, cancel.clone())).unwrap();
+        self.jobs.send(Job::Query(number, None, query, cancel.clone())).unwrap();
         cancel
     }
 

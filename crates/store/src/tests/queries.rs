@@ -233,7 +233,7 @@ fn query_that_is_cancelled_reads_nothing_more() {
     folder.run(vec![write((0..9).map(|_| message(&mut world, "hi")).collect())]);
     let mut database = Connection::open(folder.path()).unwrap();
     let cancel = Cancel::default();
-    let mut query = ActiveQuery::new(1, all(), cancel.clone());
+    let mut query = ActiveQuery::new(1, None, all(), cancel.clone());
     cancel.cancel();
     assert!(query.slice(&mut database).unwrap(), "it is over");
     assert_eq!(query.into_result().rows.len(), 0);
@@ -246,7 +246,7 @@ fn slow_slice_narrows_its_window_and_fails_at_the_least_width() {
     let to_many = World::default().accepted(1, &recipients, None, "hi");
     folder.run(vec![write(vec![Change::Accepted(Box::new(to_many))])]);
     let mut database = Connection::open(folder.path()).unwrap();
-    let mut query = ActiveQuery::new(1, Query::Id("m-1".into()), Cancel::default());
+    let mut query = ActiveQuery::new(1, None, Query::Id("m-1".into()), Cancel::default());
     let mut slice = |max, narrow_max| query.slice_within(&mut database, max, narrow_max);
     assert!(!slice(Duration::ZERO, Duration::MAX).unwrap(), "the window becomes narrower");
     let error = slice(Duration::MAX, Duration::ZERO).unwrap_err();
@@ -275,7 +275,7 @@ fn id_of_thousands_of_sends_is_searched_in_small_steps() {
     ] {
         let mut database = Connection::open(folder.path()).unwrap();
         database.set_prepared_statement_cache_capacity(0);
-        let mut active = ActiveQuery::new(1, query.clone(), Cancel::default());
+        let mut active = ActiveQuery::new(1, None, query.clone(), Cancel::default());
         active.narrow();
         // Without time, a long statement fails.
         while !active.slice_within(&mut database, Duration::ZERO, Duration::ZERO).unwrap() {}
@@ -294,7 +294,7 @@ fn window_that_became_too_wide_in_a_slice_is_narrowed() {
     // SQLite counts the instructions of a cached statement over all of its uses.
     database.set_prepared_statement_cache_capacity(0);
     let filter = Filter { topic: Some("rare".into()), limit: 9, ..Filter::default() };
-    let mut query = ActiveQuery::new(1, Query::List(filter), Cancel::default());
+    let mut query = ActiveQuery::new(1, None, Query::List(filter), Cancel::default());
     query.narrow();
     // Without time, a statement is interrupted unless it ends before the first look at the clock.
     while !query.slice_within(&mut database, Duration::ZERO, Duration::ZERO).unwrap() {}
