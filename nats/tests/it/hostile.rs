@@ -202,8 +202,9 @@ fn messages_wait_for_room_in_a_full_stream() {
     }
     let line = desk.bridge().line("messages to pi wait for room");
     assert!(line.contains("(its max_bytes is 1048576)"), "{line}");
-    pi.bridge().signal("CONT");
+    // A message to an agent that the daemon does not know would be refused.
     let bob = pi.join("Bob");
+    pi.bridge().signal("CONT");
     let mut numbers = Vec::new();
     until("all messages", || {
         while let Ok(Event::Delivered(delivery)) = bob.events().try_recv() {
