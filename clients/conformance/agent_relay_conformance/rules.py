@@ -13,7 +13,7 @@ CLIENT, DAEMON = "client", "daemon"
 SECTIONS = (
     "1-first-minute 2-transport-and-endpoint 3-frames 4-envelopes 5-names 6-handshake "
     "7-sending-and-receiving 8-delivery 9-backpressure 10-heartbeats 11-leaving 12-resuming "
-    "13-requests-to-the-daemon 14-codes 15-life-cycle-of-a-client 16-limits 17-security").split()
+    "13-requests-to-the-daemon 14-codes 15-life-cycle-of-a-client 16-limits 17-security 18-channels").split()
 
 
 @dataclass(frozen=True)
