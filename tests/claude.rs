@@ -7,7 +7,7 @@
 //! - `["print", TEXT]` prints TEXT.
 //! - `["run", PROGRAM, ARGUMENT…]` runs a program in the same terminal.
 //! - `["hook", EVENT, PAYLOAD]` runs the hook of an event, again and again until the next line,
-//!   since a hook gives up after half a second.
+//!   since a hook gives up when its wrapper is slow.
 //! - `["end", CODE]` ends the program.
 //!
 //! What is typed is dropped. The program ends with its input.

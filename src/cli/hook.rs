@@ -32,8 +32,10 @@ pub(super) const HOOK: &str = "hook";
 
 const USAGE: &str = "usage: agent-relay-wrap hook CLI EVENT --to FILE (agent CLIs run this)";
 
-/// The time that a hook has.
-const TIME: Duration = Duration::from_millis(500);
+/// The most time that a hook holds up its CLI. It ends at once if the wrapper has gone, so this
+/// counts only on a busy machine, or if the wrapper hangs. Gemini CLI shows an error after 2 s if
+/// its extension was installed by an earlier version.
+const TIME: Duration = Duration::from_millis(1500);
 
 /// The time that a hook has that waits: longer than any CLI lets it wait.
 const WAIT: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -103,8 +103,8 @@ fn wait_for_a_state_that_is_not_known_is_refused() {
 }
 
 /// A program under the name of Claude Code that reports by its hooks and shows a dialog. Each step
-/// waits for a file. Reports are repeated until the next step, since a hook gives up after half a
-/// second.
+/// waits for a file. Reports are repeated until the next step, since a hook gives up when its
+/// wrapper is slow.
 const CLAUDE: &str = r#"
 report() { until [ -e "$2" ]; do echo '{}' | hook "$1"; sleep 0.05; done & }
 step() { wait; until [ -e "$1" ]; do sleep 0.05; done; }

@@ -104,7 +104,7 @@ fn listed(sandbox: &Sandbox, words: &[&str]) -> String {
 }
 
 /// A file has one path, whatever links it is reached by. Reports are repeated until they have
-/// worked, since a hook gives up after half a second.
+/// worked, since a hook gives up when its wrapper is slow.
 #[test]
 fn collision_is_told_to_both_once() {
     let sandbox = Sandbox::new();

@@ -35,7 +35,7 @@ const TIME: &str = "09:10:07";
 const AGENTS: [&str; 5] = ["web", "api", "text", "tests", "docs"];
 
 /// Stands for Claude Code: notes where its hooks report to, gets its brief by one, and becomes a
-/// program that shows an input line and dialogs. A hook gives up after half a second.
+/// program that shows an input line and dialogs. A hook gives up when its wrapper is slow.
 const CLAUDE: &str = r#"#!/usr/bin/env python3
 import os, subprocess, sys
 
@@ -147,7 +147,7 @@ impl Day {
         self.examples.screen(rows)
     }
 
-    /// Runs a hook of an agent until the agent is in a state. A hook gives up after half a second.
+    /// Runs a hook of an agent until the agent is in a state. A hook gives up when its wrapper is slow.
     #[track_caller]
     fn report(&self, name: &str, event: &str, activity: &str) {
         self.report_prompt(name, event, "Work.", activity);

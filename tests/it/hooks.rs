@@ -119,7 +119,7 @@ fn inbox_is_taken_only_in_an_agent_with_hooks() {
 
 /// A program under the name of Claude Code that runs its hooks as that does: it begins a turn,
 /// waits until it is told of a message, reads it, and reports the result. Each hook is repeated
-/// until it has worked, since it gives up after half a second.
+/// until it has worked, since it gives up when its wrapper is slow.
 const CLAUDE: &str = r#"
 begin_turn
 echo ready
@@ -256,7 +256,7 @@ fn transcript_that_a_hook_names_is_read_if_it_is_the_agents() {
         fs::rename(new, sandbox.directory().join(file)).unwrap();
         ann.wait_for(&format!("reported {count}."));
     };
-    // A report is repeated until it has worked, since a hook gives up after half a second.
+    // A report is repeated until it has worked, since a hook gives up when its wrapper is slow.
     let is_read_from = |path: &Path| {
         let listed = sandbox.run(["agents", "--json"]).stdout;
         let name = path.file_name().unwrap().to_str().unwrap();

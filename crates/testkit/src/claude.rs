@@ -115,7 +115,7 @@ first=$1
 while [ "$1" != --settings ]; do shift || exit 9; done
 to=$(dirname "$2")/wrapper.json
 hook() { "$WRAP" hook claude "$1" --to "$to"; }
-# A hook gives up after half a second.
+# A hook gives up when its wrapper is slow.
 begin_turn() {
     until "$RELAY" agents --json | grep -q '"activity":"working"'; do
         echo '{"prompt":"Work."}' | hook UserPromptSubmit

@@ -30,7 +30,7 @@ pub(super) const HOOKS: Hooks = Hooks {
 const MANIFEST: &str = "gemini-extension.json";
 
 /// The time after which Gemini CLI ends a hook, in milliseconds.
-const TIMEOUT_MS: u64 = 2000;
+const TIMEOUT_MS: u64 = 5000;
 
 /// The subcommands, and the options with which there is no conversation in this terminal.
 const SUBCOMMANDS: Words = Words("extension extensions gemma hook hooks mcp skill skills");
