@@ -3,7 +3,7 @@
 //! `tables` makes the tables that repeat the code, `played` plays the examples of docs/PROTOCOL.md,
 //! docs/CLIENTS.md and docs/RELAY-API.md against a daemon, `states` compares diagrams with the
 //! code's states, `named_tests` is about tests that documents name, `architecture` about
-//! ARCHITECTURE.md, and `wrapper` about docs/WRAPPER.md.
+//! ARCHITECTURE.md, and `wrapper` about docs/WRAPPER.md and docs/AGENTS.md.
 
 mod architecture;
 mod commands;

@@ -1,7 +1,7 @@
-//! docs/WRAPPER.md compared with the code: recipes, and its examples.
-//! Also the statements of documents and CI about agent CLIs.
+//! docs/WRAPPER.md and docs/AGENTS.md compared with the code: recipes, examples, and the statements
+//! of documents and CI about agent CLIs.
 
-use super::{CONFIGURATION, rows, ticked};
+use super::{CONFIGURATION, part, rows, ticked};
 use serde::Deserialize;
 use std::{collections::BTreeSet, path::Path};
 use terminal::{
@@ -11,14 +11,11 @@ use terminal::{
 };
 
 const DOCUMENT: &str = include_str!("../../../docs/WRAPPER.md");
+const AGENTS_PAGE: &str = include_str!("../../../docs/AGENTS.md");
 const GENERAL: &str = include_str!("../../../crates/terminal/src/recipe/generic.toml");
 
-/// The rows of the table whose first column has this heading.
-fn table(heading: &str) -> Vec<Vec<&'static str>> {
-    let start = DOCUMENT.find(&format!("\n| {heading} |")).expect("there is such a table");
-    let (table, _) = DOCUMENT[start + 1..].split_once("\n\n").expect("something follows");
-    rows(table).collect()
-}
+/// The parts that each section about an agent CLI has, in this order.
+const PARTS: [&str; 4] = ["What it gets", "What it can do", "What is known", "Versions tried"];
 
 #[test]
 fn variables_of_agents_are_documented() {
@@ -65,7 +62,8 @@ fn recipes_are_documented_with_the_tried_version() {
     let recipes = recipes.collect::<Vec<_>>().join("\n");
     let page: Page = toml::from_str(&recipes).unwrap();
     let names: BTreeSet<_> = page.recipe.iter().map(|recipe| recipe.name.as_str()).collect();
-    let table = table("recipe");
+    let table: Vec<_> = rows(part(AGENTS_PAGE, "## ", "At a glance")).collect();
+    let table: Vec<_> = table.into_iter().filter(|row| row.len() == 8).collect();
     let documented: BTreeSet<_> = table.iter().flat_map(|row| ticked(row[0])).collect();
     assert_eq!(documented, names);
     // The comment above a recipe and the table agree.
@@ -75,6 +73,18 @@ fn recipes_are_documented_with_the_tried_version() {
             recipes.split_once(&format!("name = \"{name}\"\ncommands")).unwrap_or_default();
         let comment = before.rsplit("\n\n").next().unwrap_or_default();
         assert_eq!(row[2].starts_with("untested"), comment.contains("never tried"), "{name}");
+    }
+}
+
+#[test]
+fn sections_of_agents_have_the_same_parts() {
+    let sections: Vec<_> = AGENTS_PAGE.split("\n## ").skip(1).collect();
+    let [_, of_agents @ .., _] = &*sections else { panic!("{sections:?}") };
+    assert_eq!(of_agents.len(), AGENTS.len() + 2, "each agent CLI, shells, and other programs");
+    for section in of_agents {
+        let starts = section.lines().filter_map(|line| line.strip_prefix("**")?.split_once(".**"));
+        let parts: Vec<_> = starts.map(|(name, _)| name).collect();
+        assert_eq!(parts, PARTS, "{section}");
     }
 }
 
