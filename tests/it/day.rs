@@ -1,4 +1,4 @@
-//! docs/DAY.md: a day with five agents. Each of its screens is what a terminal has shown.
+//! The day with five agents in docs/GUIDE.md. Each of its screens is what a terminal has shown.
 //!
 //! The day is played once, with a program under the name of Claude Code that begins conversations.
 //! Ids, times, processes and directories differ from one day to the next, and are replaced by
@@ -525,6 +525,6 @@ fn screens_of_the_document_are_those_of_the_day() {
     day.enter(&mut window, "agent-relay team down");
     day.keep("evening", &window);
     for (name, screen) in std::mem::take(&mut day.screens) {
-        tables::check("DAY.md", name, &format!("```text\n{screen}```\n"), COMMAND);
+        tables::check("GUIDE.md", name, &format!("```text\n{screen}```\n"), COMMAND);
     }
 }

@@ -1,4 +1,4 @@
-//! The commands of README.md's quickstart and of docs/USING.md, played as printed.
+//! The commands of README.md's quickstart and of docs/GUIDE.md, played as printed.
 //!
 //! A fence `console` has commands behind `$ `, each followed by what it prints. Each section with
 //! such a fence is a recipe, and one test plays its commands in their order, each in a terminal of
@@ -28,7 +28,7 @@ use testkit::{
 };
 
 const README: &str = include_str!("../../README.md");
-const USING: &str = include_str!("../../docs/USING.md");
+const GUIDE: &str = include_str!("../../docs/GUIDE.md");
 
 /// The size of the terminals: the widest line of the documents fits.
 const SIZE: Size = Size { rows: 50, cols: 120 };
@@ -279,10 +279,15 @@ impl Drop for Recipe {
     }
 }
 
-/// The sections of both documents that have commands, with these.
+/// The sections of both documents, each up to the next heading.
+fn parts() -> impl Iterator<Item = &'static str> {
+    let parts = [README, GUIDE].into_iter().flat_map(|document| document.split("\n## ").skip(1));
+    parts.flat_map(|part| part.split("\n### "))
+}
+
+/// The sections that have commands, with these.
 fn sections() -> Vec<(&'static str, Vec<Step>)> {
-    let parts = [README, USING].into_iter().flat_map(|document| document.split("\n## ").skip(1));
-    let sections = parts.map(|part| (part.lines().next().unwrap(), steps(part)));
+    let sections = parts().map(|part| (part.lines().next().unwrap(), steps(part)));
     sections.filter(|(_, steps)| !steps.is_empty()).collect()
 }
 
@@ -395,14 +400,25 @@ fn all_commands_are_played() {
     for heading in headings {
         assert!(source.contains(&format!("Recipe::of(\"{heading}\")")), "{heading:?}");
     }
-    let fenced = USING.split("```").skip(1).step_by(2);
-    for fence in fenced {
-        let is_played = fence.starts_with("console\n") || fence.starts_with("sh\n");
+    let pieces: Vec<_> = GUIDE.split("```").collect();
+    for piece in pieces.chunks_exact(2) {
+        let (before, fence) = (piece[0], piece[1]);
+        // `day` plays the screens between markers.
+        let is_played = fence.starts_with("console\n")
+            || fence.starts_with("sh\n")
+            || before.ends_with("begin -->\n");
         assert!(is_played || !fence.contains("agent-relay"), "{fence}");
     }
     for line in fences(README, "text").concat() {
         assert!(!line.starts_with("agent-relay"), "{line}");
     }
+}
+
+#[test]
+fn installed_version_is_shown() {
+    let mut recipe = Recipe::of("Install");
+    recipe.play(DONE);
+    recipe.end();
 }
 
 #[test]
@@ -433,7 +449,7 @@ fn my_message_has_not_arrived() {
 
 #[test]
 fn two_agents_review_each_other() {
-    let mut recipe = Recipe::of("Two agents review each other");
+    let mut recipe = Recipe::of("Let two agents review each other");
     let mut ann = recipe.start();
     recipe.is_in_state("Ann", "idle");
     let bob = recipe.start();
@@ -450,7 +466,7 @@ fn two_agents_review_each_other() {
 
 #[test]
 fn three_agents_share_a_topic() {
-    let mut recipe = Recipe::of("Three agents share a topic");
+    let mut recipe = Recipe::of("Share a topic");
     let listeners = [recipe.start(), recipe.start()];
     for listener in &listeners {
         listener.terminal.wait_for("Ctrl-C ends this");
@@ -464,7 +480,7 @@ fn three_agents_share_a_topic() {
 
 #[test]
 fn script_waits_for_an_agent() {
-    let mut recipe = Recipe::of("A script waits for an agent");
+    let mut recipe = Recipe::of("Wait for an agent");
     let _bob = recipe.agent("Bob");
     for _ in 0..3 {
         recipe.play(DONE);
@@ -475,7 +491,7 @@ fn script_waits_for_an_agent() {
 
 #[test]
 fn agent_asked_for_permission() {
-    let mut recipe = Recipe::of("An agent asked for permission while I was away");
+    let mut recipe = Recipe::of("Answer an agent that waits for you");
     let mut ann = recipe.agent("Ann");
     ann.press("say @operator The parser is done.\r");
     let mut operator = recipe.sandbox.operator();
@@ -483,14 +499,6 @@ fn agent_asked_for_permission() {
     ann.press("menu\r");
     recipe.is_in_state("Ann", "asks-person");
     recipe.play(DONE);
-    let mut top = recipe.start();
-    recipe.shows(&top);
-    top.terminal.press("1");
-    ann.wait_until("the dialog is over", |screen| !screen.contains("Run the tests?"));
-    top.terminal.press("q");
-    assert_eq!(top.terminal.finish(), DONE);
-    ann.press("menu\r");
-    recipe.is_in_state("Ann", "asks-person");
     let mut attached = recipe.start();
     recipe.shows(&attached);
     attached.terminal.press("1");
@@ -503,44 +511,26 @@ fn agent_asked_for_permission() {
 
 #[test]
 fn agent_outlives_its_terminal() {
-    let mut recipe = Recipe::of("I closed an agent's terminal");
+    let mut recipe = Recipe::of("Get a closed terminal back");
     recipe.has_conversations();
-    let web = recipe.claude_in("web", "web");
-    recipe.is_in_state("web", "working");
-    web.terminal.close_window();
-    let log = recipe.sandbox.home().join("logs/web.log");
+    let tests = recipe.claude_in("tests", "tests");
+    recipe.is_in_state("tests", "working");
+    tests.terminal.close_window();
+    let log = recipe.sandbox.home().join("logs/tests.log");
     until("the log tells of it", || {
         fs::read_to_string(&log).is_ok_and(|text| text.contains("the agent goes on without it"))
     });
-    recipe.play(DONE);
     let mut attached = recipe.start();
     attached.terminal.wait_for("ready");
     attached.terminal.press("\u{1c}");
     assert_eq!(attached.terminal.finish(), DONE);
-    run(&recipe.sandbox, &["stop", "web"], DONE);
-    recipe.end();
-}
-
-#[test]
-fn agents_go_on_after_a_reboot() {
-    let mut recipe = Recipe::of("After a reboot");
-    recipe.has_conversations();
-    let agents = [recipe.claude_in("web", "web"), recipe.claude_in("api", "api")];
-    // Dropping a terminal kills the processes in it.
-    drop(agents);
-    until("both are away", || {
-        let cut_off = out(&run(&recipe.sandbox, &["restore"], DONE));
-        ["web", "api"].iter().all(|name| cut_off.contains(name))
-    });
-    recipe.play(DONE);
-    recipe.play(DONE);
-    run(&recipe.sandbox, &["stop", "web", "api"], DONE);
+    run(&recipe.sandbox, &["stop", "tests"], DONE);
     recipe.end();
 }
 
 #[test]
 fn day_ends_and_begins() {
-    let mut recipe = Recipe::of("The end of the day");
+    let mut recipe = Recipe::of("End the day");
     recipe.has_conversations();
     let _agents = [recipe.claude_in("web", "web"), recipe.claude_in("api", "api")];
     recipe.play(DONE);
@@ -551,7 +541,7 @@ fn day_ends_and_begins() {
 
 #[test]
 fn agent_is_renamed() {
-    let mut recipe = Recipe::of("An agent needs a better name");
+    let mut recipe = Recipe::of("Rename an agent");
     recipe.has_conversations();
     let _web = recipe.claude_in("web", "web");
     let _second = recipe.claude_in("web", "web-2");
@@ -564,7 +554,7 @@ fn agent_is_renamed() {
 
 #[test]
 fn conversation_is_found_again() {
-    let mut recipe = Recipe::of("A conversation is to be found again");
+    let mut recipe = Recipe::of("Find a conversation");
     let mut bob = recipe.agent("Bob");
     recipe.play(DONE);
     recipe.is_all_typed();
@@ -583,7 +573,8 @@ fn conversation_is_found_again() {
 /// Checks the characters of the texts whose tokens the document counts.
 #[test]
 fn texts_are_as_long_as_their_tokens_say() {
-    let rows = USING.lines().filter(|line| line.starts_with("| the "));
+    let part = parts().find(|part| part.starts_with("What a message costs\n")).unwrap();
+    let rows = part.lines().filter(|line| line.starts_with("| the "));
     let shown: Vec<_> = rows.map(|row| row.split(" | ").nth(1).unwrap()).collect();
     let sandbox = Sandbox::new();
     let brief = out(&run(&sandbox, &["brief", "web"], DONE));
@@ -603,7 +594,7 @@ fn texts_are_as_long_as_their_tokens_say() {
 
 #[test]
 fn who_said_what_yesterday() {
-    let mut recipe = Recipe::of("Who said what yesterday");
+    let mut recipe = Recipe::of("Read what was said yesterday");
     let _bob = recipe.agent("Bob");
     recipe.send("Ann", "Bob", "Which port does the server use?");
     recipe.is_all_typed();
@@ -615,7 +606,7 @@ fn who_said_what_yesterday() {
 
 #[test]
 fn script_asks_an_agent() {
-    let mut recipe = Recipe::of("A script asks an agent, and the answer is late");
+    let mut recipe = Recipe::of("Ask in a script");
     recipe.answer = Some("Port 8125.");
     let bob = recipe.agent("Bob");
     recipe.play(DONE);
@@ -631,7 +622,7 @@ fn script_asks_an_agent() {
 
 #[test]
 fn agent_is_not_disturbed() {
-    let mut recipe = Recipe::of("An agent should not be disturbed");
+    let mut recipe = Recipe::of("Keep messages from an agent");
     let ann = recipe.agent("Ann");
     for _ in 0..4 {
         recipe.play(DONE);
@@ -642,7 +633,7 @@ fn agent_is_not_disturbed() {
 
 #[test]
 fn message_did_not_arrive() {
-    let mut recipe = Recipe::of("A message did not arrive");
+    let mut recipe = Recipe::of("Find a message that did not arrive");
     recipe.sandbox.join("Bob").leave();
     recipe.send("Ann", "Bob", "Which port does the server use?");
     recipe.play(DONE);
@@ -659,7 +650,7 @@ fn message_did_not_arrive() {
 
 #[test]
 fn nightly_job_starts_an_agent() {
-    let mut recipe = Recipe::of("A nightly job starts an agent");
+    let mut recipe = Recipe::of("Run a nightly job");
     recipe.answer = Some("All 214 tests pass.");
     for _ in 0..4 {
         recipe.play(DONE);
@@ -669,7 +660,7 @@ fn nightly_job_starts_an_agent() {
 
 #[test]
 fn agents_of_two_projects() {
-    let mut recipe = Recipe::of("Agents of two projects work side by side");
+    let mut recipe = Recipe::of("Work on two projects");
     let web = recipe.start_in("web");
     recipe.is_briefed("web", &web);
     recipe.steps.push_front(command("agent-relay claude"));
@@ -682,11 +673,11 @@ fn agents_of_two_projects() {
 
 #[test]
 fn project_has_a_team() {
-    let heading = "A project has a team";
-    let mut recipe = Recipe::of("A project has a team");
+    let heading = "Start a project's team";
+    let mut recipe = Recipe::of("Start a project's team");
     let shop = recipe.sandbox.directory().join("shop");
     fs::create_dir(&shop).unwrap();
-    let part = USING.split("\n## ").find(|part| part.starts_with(heading)).unwrap();
+    let part = parts().find(|part| part.starts_with(heading)).unwrap();
     fs::write(shop.join("agents.toml"), fences(part, "toml").concat().join("\n")).unwrap();
     let author = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org"];
     for words in [&["init", "--quiet"][..], &["commit", "--quiet", "--allow-empty", "-m", "first"]]
@@ -709,7 +700,7 @@ fn project_has_a_team() {
 
 #[test]
 fn everything_is_seen_live() {
-    let mut recipe = Recipe::of("I want to see everything live");
+    let mut recipe = Recipe::of("Watch everything live");
     let _bob = recipe.agent("Bob");
     let mut top = recipe.start();
     top.terminal.wait_for("Bob");
@@ -722,12 +713,40 @@ fn everything_is_seen_live() {
     recipe.end();
 }
 
+#[test]
+fn two_machines_are_linked() {
+    let (mut recipe, mut pi) = (Recipe::of("Several machines"), Recipe::of("Several machines"));
+    recipe.steps.push_front(command("agent-relay -n Ann claude"));
+    let ann = recipe.start_in("web");
+    recipe.is_briefed("Ann", &ann);
+    pi.steps = [command("agent-relay -n Bob codex")].into();
+    let bob = pi.start_in("api");
+    pi.is_briefed("Bob", &bob);
+    // Runs `stdio` in the other sandbox, in place of ssh.
+    let program = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+    let (home, endpoint) = (pi.sandbox.home(), pi.sandbox.endpoint());
+    let there = [program.to_str().unwrap(), "--home", home.to_str().unwrap(), "--endpoint"];
+    let there = there.into_iter().chain([endpoint.as_text()]).map(str::to_owned);
+    let words = &mut recipe.steps[0].words;
+    assert_eq!(words[6..9], ["ssh", "pi", "agent-relay"]);
+    words.splice(6..9, there.collect::<Vec<_>>());
+    let link = recipe.start();
+    let linked = "linked to pi: Bob@pi here, Ann there";
+    assert!(link.step.printed.trim_end().ends_with(linked));
+    link.terminal.wait_for(linked);
+    until("Bob's program is known", || {
+        out(&run(&recipe.sandbox, &["agents"], DONE)).contains("codex")
+    });
+    recipe.play(DONE);
+    recipe.end();
+}
+
 /// The script of a document for sh.
 #[test]
 fn scripts_of_sh_work() {
-    let scripts = fences(USING, "sh");
+    let scripts = fences(GUIDE, "sh");
     assert_eq!(scripts.len(), 1);
-    let mut recipe = Recipe::of("A script waits for an agent");
+    let mut recipe = Recipe::of("Wait for an agent");
     let _bob = recipe.agent("Bob");
     let programs = recipe.sandbox.directory().join("programs");
     copy_program(env!("CARGO_BIN_EXE_agent-relay"), &programs.join("agent-relay"));
@@ -745,7 +764,7 @@ fn scripts_of_sh_work() {
 /// The program of a document, and one that answers before it has read a message's last line.
 #[test]
 fn programs_that_read_lines_take_part() {
-    let mut recipe = Recipe::of("A program of mine takes part");
+    let mut recipe = Recipe::of("A program of mine");
     let words = recipe.steps.pop_front().expect("a command").words;
     let [options @ .., _, _] = &words[2..] else { panic!("{words:?}") };
     assert_eq!(
@@ -757,7 +776,7 @@ fn programs_that_read_lines_take_part() {
     let python = output(python).stdout;
     let python = String::from_utf8(python).unwrap();
     recipe.end();
-    let document = fences(USING, "python").concat().join("\n");
+    let document = fences(GUIDE, "python").concat().join("\n");
     let hasty = "import sys\n\nfor line in sys.stdin:\n    if line.startswith('[relay '):\n        \
                  print('->relay:Bob <<<\\nseen>>>\\nReady.', flush=True)\n";
     for (program, answer) in [(&*document, "I got 2 lines."), (hasty, "seen")] {

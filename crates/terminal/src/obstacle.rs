@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A reason why no text is typed now, and what ends that. docs/WRAPPER.md has the second paragraphs
+/// A reason why no text is typed now, and what ends that. docs/GUIDE.md has the second paragraphs
 /// as a table, next to the reasons as a person reads them.
 ///
 /// `injector::decide` finds most of them, on the screen and among the facts of an `Observation`.
@@ -99,7 +99,7 @@ pub enum Obstacle {
     /// The agent and the message's sender answer each other without a prompt and without work.
     ///
     /// Prompt the agent that has messages waiting, or wait until it uses a tool: see
-    /// [Loops](docs/WRAPPER.md#loops).
+    /// [Loops](docs/GUIDE.md#loops).
     Looping,
     /// The typed text stays in the composer, although Enter was pressed.
     ///

@@ -68,7 +68,7 @@ pub struct Recipe {
     /// `true`: text may be typed while the agent works.
     pub while_busy: bool,
     /// The most messages that pass between the agent and another one without a prompt of a person
-    /// and without work: see [Loops](docs/WRAPPER.md#loops).
+    /// and without work: see [Loops](docs/GUIDE.md#loops).
     pub wake_budget: u32,
     /// `true`: its composer reads keys, so nothing is typed while the terminal collects lines, as
     /// for a moment after an editor that the program has started (not known on Windows).

@@ -27,6 +27,7 @@ const TABLES: [Table; 19] = [
     ("CONFIGURATION.md", "config.toml", configuration_keys),
     ("CONFIGURATION.md", "agents.toml", team_keys),
     ("CONFIGURATION.md", "environment", environment),
+    ("GUIDE.md", "reasons to wait", reasons_to_wait),
     ("MACHINES.md", "bridges.toml", || settings("Bridge")),
     ("MACHINES.md", "nats.toml", || settings("Nats")),
     ("MACHINES.md", "reports of bridges", reports_of_bridges),
@@ -40,7 +41,6 @@ const TABLES: [Table; 19] = [
     ("RELAY-API.md", "states of deliveries", states_of_deliveries),
     ("RELAY-API.md", "obstacles of deliveries", obstacles_of_deliveries),
     ("WRAPPER.md", "stages of a text", stages_of_a_text),
-    ("WRAPPER.md", "reasons to wait", reasons_to_wait),
     ("WRAPPER.md", "recipe keys", recipe_keys),
 ];
 
