@@ -137,7 +137,7 @@ fn copilot_messages_wait_for_work_a_dialog_and_half_typed_input() {
 }
 
 /// The agent is told of a message between two of its tool calls, its subagent is not. The user's
-/// own hooks and plugins still run, and the rule in docs/WRAPPER.md allows the command.
+/// own hooks and plugins still run, and the rule in docs/AGENTS.md allows the command.
 #[test]
 fn copilot_working_agent_is_told_and_reads() {
     let model = delegating_model(task(), "agent-relay");

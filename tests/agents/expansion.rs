@@ -1,6 +1,6 @@
 //! Tests that no received message makes a CLI attach a file or add text.
 //!
-//! The model gets exactly the sent text, except for the backslashes that docs/WRAPPER.md specifies.
+//! The model gets exactly the sent text, except for the backslashes that docs/AGENTS.md specifies.
 
 use crate::{
     cli::{Agent, Cli, Workspace},
@@ -184,7 +184,7 @@ fn expands_nothing_in_a_typed_message(cli: Cli) {
     check_user_text_is_expanded(&mut agent, &workspace, &model, bodies.len());
 }
 
-/// A text with the backslashes that docs/WRAPPER.md specifies.
+/// A text with the backslashes that docs/AGENTS.md specifies.
 pub(crate) fn escaped(cli: Cli, text: &str) -> String {
     let lines = text.split('\n').map(|line| match cli {
         Cli::Claude => claude(line),

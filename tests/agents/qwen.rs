@@ -42,7 +42,7 @@ fn qwen_exchanges_messages() {
     assert_eq!(scene.receive(), "`yes`,\n* of course");
 }
 
-/// The user's own hooks still run, and the rule in docs/WRAPPER.md allows the command.
+/// The user's own hooks still run, and the rule in docs/AGENTS.md allows the command.
 #[test]
 fn qwen_working_agent_is_told_and_reads() {
     let (model, sandbox) = (reading_model(), Sandbox::new());
