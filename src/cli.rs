@@ -1,5 +1,13 @@
 //! The command line. Each command has a file of its own, with a struct for its arguments and a
 //! function `run` that carries it out and returns the exit code.
+//!
+//! Commands share: `argv` and `values`, which check the command line; `help`, `manual` and
+//! `complete`, which are made from the structs; `context`, `identity` and `join`, which find the
+//! daemon and join it; `request` and `wrapped`, which ask the daemon or a wrapper; `print`,
+//! `messages`, `conversation` and `notices`, which write answers; `changes`, which follows the
+//! daemon for `tap --events`, `wait` and `agents --watch`; `launch` and `restart`, which start a
+//! daemon. `top` is the live screen: `model`, `keys` and `view` are pure, `feed` and `jobs` have
+//! its threads.
 
 mod agent_options;
 mod agents;

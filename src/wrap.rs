@@ -4,6 +4,14 @@
 //! [`TerminalSide`](terminal::TerminalSide) with it: `threads` has the threads, `driver` the one
 //! that owns the terminal side. [`control`] is the wrapper's own endpoint for a person's commands,
 //! and [`attach`] the command that shows the agent in another terminal.
+//!
+//! Before the start, `arming` gives an agent CLI its hooks, and `handover` our MCP server. While it
+//! runs, `transcripts` reads what the CLI writes, `waker` wakes it over a half-typed line, and
+//! `edits` knows the files that agents have edited. `agent_record` and `teams` are what it takes to
+//! start an agent or a team again.
+//!
+//! The wrapper decides nothing about text: what is a message, and when one may be typed, is in
+//! `terminal`.
 
 mod about;
 pub(crate) mod agent_record;

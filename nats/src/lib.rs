@@ -15,8 +15,9 @@
 //!   [`subject`] the names in NATS.
 //! - [`side`] is the local side, around the border in [`machines`]; [`local`] is the channel to it.
 //!
-//! A message is acknowledged to the sender's daemon only when the receiver's daemon has accepted it,
-//! so no message depends on what NATS keeps, repeats or loses.
+//! A message is acknowledged to the sender's daemon only when the receiver's daemon has accepted
+//! it, so no message depends on what NATS keeps, repeats or loses. Which messages cross is not
+//! decided here, but in [`machines`]. Begin with [`bridge`]. The tests start real servers.
 
 pub mod batch;
 pub mod bridge;

@@ -3,12 +3,32 @@
 //! All differences between Linux, macOS and Windows are in this crate, and so is all `unsafe` code.
 //! The crate is divided by feature. Inside a feature, `unix.rs` and `windows.rs` have the same
 //! items in the same order, so that they can be read side by side. The feature's own file documents
-//! the contract of both, and `tests/contract.rs` checks the contract on every system.
+//! the contract of both, and `tests/contract.rs` checks the contract on every system. Begin with
+//! [`transport`] and [`pty`].
 //!
 //! Framing, retries, limits, logging and policy are in other crates. This crate does not know
-//! envelopes.
+//! envelopes. Where a text or a choice elsewhere depends on the system, it reads
+//! [`process::SYSTEM`].
 //!
 //! Errors are [`std::io::Error`]s whose text names the object: the path, the pipe, the command.
+//! Locks guard only handles of PTYs and pipes, and what belongs to the whole process: the listener
+//! for signals, the terminal's modes, the state of a service.
+//!
+//! # Adding a system
+//!
+//! 1. A Unix uses each feature's `unix.rs` and has three parts of its own, which the compiler
+//!    demands: in `foreground`, in `service`, and a constant in `clock/unix.rs`. Another system
+//!    gets a file in every feature. A Unix silently gets an alternative elsewhere: search for
+//!    `target_os` and for comments that name a system (`process`: children and open files, `paths`:
+//!    the home, `pty`: errors at the end, `transport`).
+//! 2. Outside of this crate: a variant of `System` in `crates/terminal/src/recipe/book.rs`, its
+//!    name in the comment of the key `systems` in `recipe.rs` (a test makes a table of it) and in
+//!    `fuzz/bodies/src/recipes.rs`; texts in `src/cli/service.rs`.
+//! 3. `tests/contract.rs` runs there. `tests/contract/system.rs` knows the system, and `SKIPPED`
+//!    the tests that it cannot run, with reasons.
+//! 4. `ci/`: a script like `ci/macos` with its list of skipped tests, which
+//!    `tests/it/document/named_tests.rs` reads, and a job in `.github/workflows/ci.yml`. Documents:
+//!    docs/CONFIGURATION.md (Paths), docs/PROTOCOL.md (section 2), docs/SERVICE.md, README.md.
 
 #![cfg_attr(
     test,

@@ -2,7 +2,12 @@
 //!
 //! A transport carries frames between machines: a pipe such as that of ssh, or a broker. The
 //! [`border`] decides which messages cross, and [`local`] joins the local daemon under the names of
-//! the other machines' agents.
+//! the other machines' agents. [`exports`] follows the agents that this machine shows to others,
+//! [`link`] speaks with the other side through a pipe, [`settings`] reads `nats.toml` and
+//! `bridges.toml`, and [`report`] keeps the file from which commands know the state of a bridge.
+//!
+//! The crate does not run ssh and does not know NATS: `agent-relay bridge` and the package `nats/`
+//! do. Begin with [`border`], which is pure, then [`local`], the loop around it.
 
 #![cfg_attr(
     test,

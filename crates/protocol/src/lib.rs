@@ -1,9 +1,17 @@
 //! The wire protocol: frames, envelopes and their types, names, topics and codes.
 //!
-//! docs/PROTOCOL.md has the rules. Nothing here reads a clock, waits, or does I/O. Reading goes
-//! from the outside in: [`frame`] splits a stream of bytes into frames, [`envelope`] checks one
-//! frame's JSON and borrows its header from it, [`payload`] has the types of an envelope's payload.
-//! Writing goes the other way and appends whole frames to a buffer.
+//! docs/PROTOCOL.md has the rules. Nothing here reads a clock, waits, or does I/O, and nothing
+//! decides what becomes of a message: that is the router's.
+//!
+//! Begin with [`envelope`], whose `Kind` lists the message types. Reading goes from the outside in:
+//! [`frame`] splits a stream of bytes into frames, [`envelope`] checks one frame's JSON and borrows
+//! its header from it, [`payload`] has the types of an envelope's payload. Writing goes the other
+//! way and appends whole frames to a buffer.
+//!
+//! Three modules are about other conversations in the same form: [`relay`] has the requests to
+//! `@relay` and their answers, [`control`] the frames between a person's command and a wrapper,
+//! [`record`] the values that router and store exchange: changes, records, and the image for a
+//! start.
 
 #![cfg_attr(
     test,

@@ -2,10 +2,12 @@
 //!
 //! A driver hands everything that happens to the router as an [`Input`], and carries out each
 //! [`Output`], in order. The router never waits, reads no clock and returns no errors: it answers a
-//! client's mistake with a frame, or closes the connection.
+//! client's mistake with a frame, or closes the connection. It writes no file: changes go to the
+//! store as outputs.
 //!
-//! The state is divided among components. No component reads another one's fields; facts from other
-//! components are passed as arguments. The components are:
+//! Begin with [`Router`], then `receive`, `send` and `deliver`. The state is divided among
+//! components. No component reads another one's fields; facts from other components are passed as
+//! arguments. The components are:
 //! - `connections`: stages of the handshake, windows, clients that wait for a name, heartbeats,
 //!   pauses;
 //! - `directory`: names, sessions, tokens, subscriptions;
@@ -22,6 +24,33 @@
 //! Each file with an `impl Router` is a flow through several components: `handshake`, `names`,
 //! `receive`, `send`, `persist`, `deliver`, `report`, `operator_mail`, `resume`, `redeliver`,
 //! `unread`, `departure`, `restore`, `rerecord`, `stop`.
+//!
+//! Tests: `oracle` has the rules for all that the router puts out, checked by scripts (`tests/`),
+//! random seeds (`sim/`) and a fuzzer; `planted` has bugs that the seeds must find.
+//!
+//! # Who pays
+//!
+//! What many clients share is charged to a principal (`accounts`): a name with its companions, or
+//! all guests together. A share is half of what others leave of seven eighths of the bound. What
+//! was accepted is never evicted: its sender gets BUSY or LIMIT before. The bounds are in
+//! [`Limits`].
+//!
+//! | what | charged to | at the bound |
+//! |---|---|---|
+//! | messages: their bytes in the store, in memory, in one queue | the sender | BUSY |
+//! | copies of a broadcast | the sender, half of its shares | BUSY; repeated, NACK LIMIT |
+//! | unwritten DELIVERs | the client's agent | the rest waits in the queue |
+//! | answers, unread or waiting | the asker | its frames wait; an answer to it gets NACK LIMIT |
+//! | notices, replays that wait | the agent | its SENDs get BUSY; its largest notices go |
+//! | reports on deliveries | the recipient | the reason is left out |
+//! | messages retained for replay | the recipient | its oldest are dropped |
+//! | subscriptions, open questions | the agent | NACK LIMIT |
+//! | streams | the sender | idle ones are closed; else NACK LIMIT |
+//! | changes that the store has yet to write | who caused them | its frames and DELIVERs wait |
+//! | half-read frames | the process | the longest of the largest holder is refused |
+//! | connections, channels | name, guests, process | TOO_MANY_CLIENTS, or the newest is closed |
+//! | names | guests, process, machine | unneeded ones are forgotten; else TOO_MANY_CLIENTS |
+//! | remembered SENDs, late ACKs, history | the sender | the oldest of the largest holder goes |
 
 #![cfg_attr(
     test,

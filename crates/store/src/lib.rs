@@ -10,6 +10,28 @@
 //! are refused, and every other change is kept in memory until the disk works again. The file is
 //! then reopened, since a handle whose sync has failed cannot be trusted. A file with impossible
 //! content is set aside, never deleted, and a new file is begun.
+//!
+//! # Where to begin
+//!
+//! [`Store`] is the interface. `commit` writes changes in groups, `pending_writes` keeps them while
+//! the disk fails, `image` reads the file at a start, `takeover` brings an older file to the
+//! current version, `save` writes the file again if it was removed, `sweep` deletes old deliveries.
+//! The types that cross the border to the router are in `protocol::record`. The store decides
+//! nothing about messages and starts no thread but that of queries.
+//!
+//! # Queries
+//!
+//! A query is answered in slices of some 20 ms, each a read transaction of its own, the newest
+//! deliveries first. A slice that takes longer is tried again with fewer deliveries; with the
+//! fewest, it fails after 200 ms. The next slice is for the process whose queries have used least
+//! time. A query is cancelled by a switch ([`Cancel`]) that SQLite's progress handler reads.
+//!
+//! Except on Windows, queries run on a thread with a second connection, so that none delays a
+//! commit: `unix-excl` lets it in and keeps other processes out. A read transaction that is open
+//! makes `wal_checkpoint(TRUNCATE)` busy, so the store's thread lends the connection for one slice
+//! at a time, and shortens a long log between two slices. On Windows, a second connection needs a
+//! file of shared memory and lets other programs in; there the store's thread runs a slice after
+//! each group of changes.
 
 #![cfg_attr(
     test,

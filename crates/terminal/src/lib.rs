@@ -6,6 +6,17 @@
 //! its transcript. The `injector` types incoming messages into the terminal when nothing hinders
 //! that, in the way that the program's [`recipe`] states. The terminal side passes facts from one
 //! part to the other.
+//!
+//! Begin with [`TerminalSide`]. Then, for messages out of the terminal: `listener`, [`screen`] and
+//! [`extract`] (rows of the grid to messages), [`transcript`] (the file of an agent CLI to
+//! messages). For messages into the terminal: `injector::observer` collects facts,
+//! `injector::decide` is the pure decision, [`frame`] the lines around a message. [`keyboard`]
+//! finds the program that reads the keyboard, [`hooks`] and [`handover`] are what an agent CLI is
+//! given, [`agents`] has a folder for each CLI, [`overlay`] and [`attention`] what a person sees
+//! and hears.
+//!
+//! Two words have a meaning of their own here: the *grid* is the rows of a terminal's screen, a
+//! *spot* the part of it around the cursor, by which a recipe decides.
 
 #![cfg_attr(
     test,
