@@ -8,7 +8,16 @@
 //! ```
 //!
 //! [`run`] takes the locks, starts the threads, supervises the socket, and ends everything in
-//! order. The waiting table of ARCHITECTURE.md says which thread waits for which.
+//! order. A comment `Waits for` above the start of each thread says what it waits for. `inbox` says
+//! which thread routes, and `client::link` how a lane writes.
+//!
+//! To stop, the router sends BYE to every client and closes. The lanes are dropped, so the writers
+//! write what they hold and end; the readers see the end and report it. The router reports that it
+//! has stopped, and the main thread joins all others.
+//!
+//! Locks guard only: the inbox and whose turn it is to route, a reader's quota, a channel's
+//! account, the table of long half-read frames, the reason of a connection's end, the connections
+//! that wait for a reader, and the requests that wait for the policy file.
 
 mod acceptor;
 mod channel;
@@ -166,6 +175,8 @@ fn run_with(
         about,
     };
     let routing = Box::new(Routing::new(start, buffered, store, reloader.clone()));
+    // Waits for: the inbox until `deadline()`, while another thread routes or nothing is due; at
+    // its end the store's channel.
     let router = thread::Builder::new().name("router".into()).spawn(move || {
         let mut routing = inbox.run(routing);
         routing.hang_up();
@@ -320,6 +331,9 @@ impl Keeper<'_> {
     fn supervise(mut self, mut acceptor: Acceptor) -> Acceptor {
         let mut at = self.lock.endpoint.clone();
         let (mut checks, mut fails) = (0_u32, None);
+        // Waits for: the router's end, up to `CHECK_EVERY`; then files, an old acceptor and the
+        // inbox. `run_with` then joins every thread. (In a Windows service this is the service's
+        // own thread.)
         while let Err(RecvTimeoutError::Timeout) =
             self.context.router_ended.recv_timeout(CHECK_EVERY)
         {

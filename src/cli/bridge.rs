@@ -126,6 +126,7 @@ fn keep_linked(side: &Side, command: &[OsString]) -> Result<(), Failure> {
         side.lost(&why);
         let (peer, wait) = (&side.agents.peer, time_limit(wait_ms));
         log(&format!("lost {peer}: {why}; trying again in {wait}"));
+        // Waits for: the next attempt, 30 s at most, or signals.
         match side.stopped.recv_timeout(Duration::from_millis(wait_ms)) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),

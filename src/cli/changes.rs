@@ -192,6 +192,8 @@ pub(super) fn is_notified(followed: Result<(), Failure>) -> Result<bool, Failure
 /// Receives one event. `None` if it is no news.
 fn receive(client: &Client, signals: &Receiver<Signal>, left: Option<u64>) -> Option<News> {
     let time = left.map_or_else(never, |left| after(Duration::from_millis(left)));
+    // Waits for: the daemon's changes and answers, signals, a time. While the daemon is away: 1 s
+    // or signals.
     let event = select! {
         recv(client.events()) -> event => event.ok(),
         recv(signals) -> signal => return signal.ok().map(News::Signal),

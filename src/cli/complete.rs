@@ -415,7 +415,8 @@ fn live(global: &HomeOptions, live: Live, typed: &str) -> Vec<Candidate> {
         drop(look_up(&global, live, &typed, &mut candidates));
         let _ = send.send(candidates);
     };
-    // The process ends soon, and the thread with it.
+    // Waits for: the system, the daemon. Not joined: the main thread waits 250 ms, then the process
+    // ends.
     match thread::Builder::new().name("complete".into()).spawn(asking) {
         Ok(_) => received.recv_timeout(LOOK_UP).unwrap_or_default(),
         Err(_) => Vec::new(),

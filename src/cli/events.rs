@@ -108,6 +108,8 @@ fn end_with_output(closed: Sender<Signal>) -> Result<(), Failure> {
             let _ = closed.send(Signal::HangUp);
         }
     };
+    // Waits for: the end of the output, then the main thread's channel. Not joined: ends with the
+    // output or the process.
     let thread = thread::Builder::new().name("closed output".to_owned()).spawn(wait);
     thread.map(drop).map_err(Failure::because)
 }

@@ -158,6 +158,8 @@ fn within<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (done, result) = bounded(1);
+    // Waits for: the system, wrappers. Not joined: the main thread waits a limited time, then the
+    // process ends.
     thread::Builder::new()
         .name("hook".to_owned())
         .spawn(move || {

@@ -95,6 +95,8 @@ fn now() -> Moment {
 }
 
 fn next(received: &Receiver<Event>, deadline: Option<Moment>) -> Event {
+    // Waits for: the server's channel, until its deadline. The process also waits while its client
+    // does not read.
     let received = match deadline {
         None => received.recv().map_err(|_| RecvTimeoutError::Disconnected),
         Some(at) => received.recv_timeout(Duration::from_millis(at.since(now()))),
@@ -124,6 +126,8 @@ fn start_reader(events: Sender<Event>) -> Result<(), Failure> {
         // Nobody waits any more if the output has ended.
         drop(events.send(Event::Input(Input::Closed)));
     };
+    // Waits for: the system, then the server's channel. Not joined: ends with the input or the
+    // process.
     let started = thread::Builder::new().name("mcp-reader".to_owned()).spawn(read);
     started.map(drop).map_err(Failure::because)
 }

@@ -179,6 +179,8 @@ impl Starter {
         let (wake, wakes) = bounded(1);
         let is_over = Arc::new(AtomicBool::new(false));
         let (context, name, over) = (context.clone(), name.to_owned(), Arc::clone(&is_over));
+        // Waits for: its channel, the home's start lock (50 ms), files, then the daemon or the
+        // service manager that it starts (20 s). Only the end of the process waits for it.
         let thread = thread::Builder::new()
             .name("starter".to_owned())
             .spawn(move || run(context, &name, &wakes, &over))

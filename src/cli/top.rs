@@ -199,8 +199,14 @@ impl Running {
         let (stop, stopped) = bounded(1);
         let (jobs, to_do) = bounded(JOBS_MAX);
         let (agents, messages) = (source.clone(), source.clone());
+        // Waits for: the daemon's and wrappers' answers (200 ms each), its channel, then the main
+        // thread's channel. Not joined: the main thread waits 300 ms for its end.
         spawn("top agents", move || agents.follow_agents(&woken))?;
+        // Waits for: the daemon, its channel, then the main thread's channel. Not joined, as `top
+        // agents`.
         spawn("top messages", move || messages.follow_messages(&stopped))?;
+        // Waits for: its channel, the daemon's and wrappers' answers (10 s at most), then the main
+        // thread's channel. Not joined, as `top agents`.
         spawn("top orders", move || source.carry_out(&to_do))?;
         let (columns, rows) = size().unwrap_or((0, 0));
         let has_colours = has_colours(Standard::Output);
@@ -245,6 +251,8 @@ impl Running {
                 0 => DRAW_MS,
                 left => left,
             };
+            // Waits for: keys, updates and signals, 100 ms at most; while a terminal is attached,
+            // its command.
             let event = select! {
                 recv(self.signals) -> _ => return Ok(FAILED),
                 recv(self.input.events()) -> event => event.map_err(Failure::because)?,

@@ -30,6 +30,7 @@ impl Acceptor {
         let listener = Arc::new(listener);
         let (stop, stopped) = bounded(0);
         let accepting = Arc::clone(&listener);
+        // Waits for: the system; after an error, a pause.
         let thread =
             vital::spawn("acceptor", inbox, move |_| run(&accepting, &stopped, &arriving))?;
         Ok(Self { listener, stop, thread })

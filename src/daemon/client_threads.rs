@@ -48,6 +48,8 @@ pub(super) fn start(
     };
     let (wire, writers) = ClientWire::new(id.0, stream.clone(), report);
     let context = context.clone();
+    // Waits for: the system; its quota, while the client leaves answers unread; the inbox. At its
+    // end its writer, until a batch takes five seconds or `router` has ended.
     let reader = thread::Builder::new().name(format!("reader-{}", id.0)).stack_size(STACK_BYTES);
     reader.spawn(move || {
         let process = process_of(&stream);

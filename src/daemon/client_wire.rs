@@ -86,6 +86,8 @@ impl ClientWire {
         let (batches, to_write) = bounded(WRITER_BATCHES);
         let (stream, reports) = (self.stream.clone(), Arc::clone(&self.reports));
         let (written, progress) = bounded(1);
+        // Waits for: its channel, the system, then the inbox. Started when a stream does not take
+        // at once what is written to it; the reader joins it.
         let thread = Builder::new().name(format!("writer-{}", self.number)).stack_size(STACK_BYTES);
         let thread = thread.spawn(move || {
             let report = |buffer| {

@@ -41,6 +41,7 @@ pub(super) fn start(
     let (waiting, in_force) = (WaitingClients::default(), Arc::new(AtomicBool::new(in_force)));
     let reloader = PolicyReloader { wake, waiting, in_force };
     let (waiting, in_force) = (Arc::clone(&reloader.waiting), Arc::clone(&reloader.in_force));
+    // Waits for: its channel, policy.toml, then the inbox (the new policy).
     let thread = vital::spawn("policy", inbox, move |inbox| {
         run(&home, &wakes, &waiting, &in_force, inbox);
     })?;

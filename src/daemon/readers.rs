@@ -108,6 +108,8 @@ impl Starter {
         let ((wake, woken), (stop, stopped)) = (bounded(1), bounded(0));
         let arriving = Arriving { turns: Arc::clone(&turns), wake };
         let readers = context.clone();
+        // Waits for: the acceptor; a pause after an error, and between the readers of a process
+        // that floods the daemon with connections. It joins the readers that have ended.
         let thread = vital::spawn("starter", &context.inbox, move |_| {
             run(&turns, &woken, &stopped, &readers)
         })?;

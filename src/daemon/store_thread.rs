@@ -46,6 +46,8 @@ pub(super) fn start(
     inbox: &Inbox,
 ) -> io::Result<(StoreHandle, JoinHandle<()>)> {
     let (jobs, waiting) = bounded(JOBS_MAX);
+    // Waits for: its channel, the disk, then the inbox (the report); at its end `queries`, whose
+    // query it cancels.
     let thread = vital::spawn("store", inbox, move |inbox| run(store, &waiting, inbox))?;
     Ok((StoreHandle::new(jobs), thread))
 }

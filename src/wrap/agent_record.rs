@@ -210,6 +210,7 @@ impl RecordKeeper {
         if self.writer.is_none() {
             let (versions, to_write) = bounded::<AgentRecord>(WAITING_MAX);
             let home = self.home.clone();
+            // Waits for: its channel, the disk. The wrapper joins it at its end.
             let thread = spawn("agent record", move || {
                 for version in to_write {
                     if let Err(error) = version.write(&home) {

@@ -191,6 +191,8 @@ impl AttachedTerminal {
     /// Waits for the next event and handles it. Returns the reason to leave, if there is one.
     fn step(&mut self) -> Result<Option<Left>, ControlError> {
         let left_ms = self.due.map_or(IDLE_MS, |due| due.since(now()));
+        // Waits for: its channels, for a time that is stated. At the end it hangs up and joins its
+        // threads.
         select! {
             recv(self.answers) -> answer => match answer {
                 Ok(answer) => return self.receive(client::check(answer)?),
@@ -371,6 +373,7 @@ impl Threads {
         let (signal_sent, sent) = bounded(1);
         let interrupter = input.interrupter();
         let out = stream.clone();
+        // Waits for: its channel, the system, then the main thread's channel.
         let writer = spawn("control requests", move || {
             for frame in to_send {
                 if (&out).write_all(&frame).is_err() || signal_sent.send(()).is_err() {
@@ -378,6 +381,7 @@ impl Threads {
                 }
             }
         })?;
+        // Waits for: the system (the terminal), then the main thread's channel.
         let reader = spawn("attached keys", move || {
             let mut buffer = vec![0; READ_BYTES];
             while let Ok(count @ 1..) = input.read(&mut buffer) {

@@ -348,6 +348,9 @@ impl Driver {
         let activity_answer = self.activity.answer.clone().unwrap_or_else(never);
         // Unread events fill the client's channel and then the daemon's queue, so senders get BUSY.
         let events = if self.side.wants_messages() { self.events.clone() } else { never() };
+        // Waits for: its channels and that of `client`, until a deadline. Before it types: the
+        // system, for which program reads (on Windows a console's member server: 1 s, at first 5
+        // s).
         select! {
             recv(printed) -> bytes => match bytes {
                 Ok(bytes) => self.printed(&bytes),
@@ -706,6 +709,7 @@ impl Driver {
             return;
         }
         let pty = self.pty.clone();
+        // Waits for: the command. Not joined: ends with it.
         let ended = spawn("end of the command", move || {
             if let Err(error) = pty.end(grace) {
                 tracing::error!("{error}");

@@ -23,6 +23,8 @@ pub(super) fn await_terminal(clients: &mut ControlClients, state: &AgentState) -
     let screen = Screen::new(1, 1);
     loop {
         let left = Duration::from_millis(until.since(now()));
+        // Waits for: the first terminal that attaches, 30 s at most (Windows, a wrapper in the
+        // background).
         let Ok((id, event)) = clients.events.recv_timeout(left) else {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "no terminal has attached to it"));
         };

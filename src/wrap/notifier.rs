@@ -53,7 +53,8 @@ impl Notifier {
             Some(commands) => commands,
             None => {
                 let (sender, commands) = bounded(WAITING_MAX);
-                // The thread is not joined: it may wait for the command, and ends with the process.
+                // Waits for: its channel, then the person's command, perhaps without end. Not
+                // joined: ends with the process; notices beyond the channel are dropped.
                 spawn("notify", move || run_each(&commands)).map_err(|error| error.to_string())?;
                 self.commands.insert(sender)
             }

@@ -165,16 +165,21 @@ pub(super) fn start(pty: &Pty, ends: Streams) -> io::Result<(Threads, Channels)>
     let screen = Screen(Arc::new(Mutex::new(Shown { screen, overlay, bytes: Vec::new() })));
     let (added, screen_events) = (sender.clone(), sender.clone());
     let adds = screen.clone();
+    // Waits for: its channel, `terminal output` while that writes to the terminal, the system, then
+    // the terminal side's channel.
     let adder = spawn("terminal title", move || add_to_screen(&adds, &to_add, &added))?;
     let shown = screen.clone();
+    // Waits for: the system (the PTY, the terminal), then the terminal side's channel.
     let reader = spawn("terminal output", move || {
         pass_output(reader, &shown, record, &printed_sender, &screen_events)
     })?;
     let typed = sender.clone();
+    // Waits for: its channel, the system, then the terminal side's channel.
     let writer = spawn("terminal input", move || type_in(writer, &typing_receiver, &typed))?;
     if let Some(front) = front {
         let ended = sender.clone();
-        // This thread is not joined: it ends with the front.
+        // Waits for: the end of the front, then the terminal side's channel. Not joined: ends with
+        // the front.
         spawn("front", move || {
             front.wait();
             // Sending fails only without a driver, and then the event is of no use.
@@ -182,7 +187,10 @@ pub(super) fn start(pty: &Pty, ends: Streams) -> io::Result<(Threads, Channels)>
         })?;
     }
     let command = pty.clone();
+    // Waits for: the wrapped command, then the terminal side's channel.
     let waiter = spawn("command", move || wait(&command, &sender))?;
+    // Waits for: the system (the terminal), then the terminal side's channel. Joined only if the
+    // wrapper leaves its terminal; else it ends with the process.
     let keys_reader = spawn("keys", move || pass_keys(source, &keys_sender))?;
     let threads =
         Threads { screen, keys: Some(keys_reader), handles: [writer, waiter, reader, adder] };

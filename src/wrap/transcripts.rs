@@ -103,6 +103,7 @@ impl Follower {
         let (sender, events) = bounded(EVENTS_MAX);
         let mut search = Search::new(format, pid, directory, since_ms)?;
         let home = search.home().to_owned();
+        // Waits for: its channel until the next look, files, then the terminal side's channel.
         let thread =
             spawn("transcript", move || follow(&mut search, &woken, &names, &ended, &sender))?;
         Ok(Self { format, home, wake, alive, named, last_named: None, events, thread })

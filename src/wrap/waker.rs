@@ -68,6 +68,8 @@ impl Waker {
         // Without a word, the terminal side waits for a record in vain, and delivers the message
         // again.
         let (failures, failed) = (self.failures.clone(), id.clone());
+        // Waits for: the process that it starts, with limits: 10 s for the prompt, 2 s for its
+        // deletion, 2 s for the process's end, then a kill. The wrapper joins it at its end.
         let started = spawn("waker", move || {
             let has_begun = exchange(command, queue, &stopped).unwrap_or_else(|error| {
                 tracing::info!("the agent is not woken: {error}");
@@ -175,6 +177,7 @@ fn kill(child: &mut Child) -> bool {
 /// read them.
 fn write_lines(mut input: ChildStdin) -> io::Result<Sender<String>> {
     let (lines, from) = bounded::<String>(LINES_MAX);
+    // Waits for: its channel, the system. Not joined: ends with the process that is woken.
     spawn("waker input", move || {
         for line in from {
             if let Err(error) = input.write_all(line.as_bytes()) {
@@ -190,6 +193,7 @@ fn write_lines(mut input: ChildStdin) -> io::Result<Sender<String>> {
 fn read_lines(output: ChildStdout) -> io::Result<Receiver<String>> {
     let (to, lines) = bounded(LINES_MAX);
     let mut output = BufReader::new(output);
+    // Waits for: the system, its channel. Not joined: ends with the process that is woken.
     spawn("waker output", move || {
         loop {
             let mut line = String::new();

@@ -6,6 +6,10 @@
 //! library. docs/PROTOCOL.md specifies what goes over the wire; the types of payloads and codes are
 //! those of the crate `protocol`.
 //!
+//! To use the library, read on. To change it, begin with [`session`], the pure state machine; the
+//! module `driver` is the thread around it, [`link`] frames over a stream, which the daemon uses as
+//! well, and [`home`] the files by which a daemon is found. The library starts no daemon.
+//!
 //! # Connect
 //!
 //! [`home::HomeOptions`] finds the daemon as the commands do: by `AGENT_RELAY_ENDPOINT`, the files
@@ -252,6 +256,8 @@ impl Client {
         let server = Server { connect, when_absent };
         let driver =
             Driver::new(session, server, commands_receiver, events_sender, Arc::clone(&quota));
+        // Waits for: its channels until the deadline of its session; at its end the daemon's close
+        // (1 s), then the threads of its connection. Dropping the client joins it.
         let thread = thread::Builder::new()
             .name("client".to_owned())
             .spawn(move || driver.run())

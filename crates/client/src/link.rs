@@ -104,6 +104,7 @@ impl Connection {
         let ending = Ending { stream: Some(stream.clone()), why: Arc::default() };
         let written = Arc::new(AtomicU64::new(0));
         let (read_stream, read_ending) = (stream.clone(), ending.clone());
+        // Waits for: the system, then the channel of frames. The writer joins it.
         let reader = thread::Builder::new().name(format!("{name}-reader")).spawn(move || {
             let reading = Reading::new(frame_bytes_max);
             let send = |frames: Frames<'_>| {
@@ -121,6 +122,7 @@ impl Connection {
             read_ending.set(read_frames(&read_stream, &reading, send, |_| {}));
         })?;
         let (write_ending, count) = (ending.clone(), Arc::clone(&written));
+        // Waits for: its channel, the system; at its end the reader, after it has hung up.
         let threads = thread::Builder::new().name(format!("{name}-writer")).spawn(move || {
             if let Err(error) = write_gathered(&stream, &to_write, &count) {
                 write_ending.set(End::Failed(error.to_string()));

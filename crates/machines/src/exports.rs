@@ -125,6 +125,8 @@ impl Exports {
     ) -> io::Result<Following> {
         let (stop, stopped) = bounded(0);
         let Some(period) = self.period() else { return Ok(Following { _stop: stop }) };
+        // Waits for: the daemon (2 s a page), then the end of the link, or 10 s (2 s with a
+        // pattern); the channel of the link or of `local`. Not joined: ends with its link.
         thread::Builder::new().name("exports".to_owned()).spawn(move || {
             loop {
                 if self.ask() && !notify(self.exported.clone()) {

@@ -286,6 +286,8 @@ impl Local {
         events: &Receiver<T::Event>,
         stop: &Receiver<()>,
     ) -> Ready {
+        // Waits for: the clients' connections until their sessions' deadlines, the transport's
+        // channel, signals. A join waits for the daemon, 10 s at most for each agent.
         let mut select = Select::new();
         select.recv(events);
         select.recv(stop);

@@ -67,6 +67,8 @@ impl Thread {
     fn start(faults: Faults) -> io::Result<Self> {
         let (slices, waiting) = bounded::<Slice>(1);
         let (over, done) = bounded(1);
+        // Waits for: its channel, the disk. Started for the first query; the store's thread joins
+        // it.
         let thread = thread::Builder::new().name("queries".into()).spawn(move || {
             for mut slice in waiting {
                 let Slice { connection, query, outcome } = &mut slice;

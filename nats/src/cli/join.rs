@@ -221,6 +221,8 @@ impl Bridge {
             let _following = exports.follow(change).map_err(no_thread)?;
             let secret = Secret::from_random(platform::random::bytes().map_err(no_random)?);
             let counters = Arc::clone(reporter.counters());
+            // Waits for: as the main thread of `agent-relay bridge`: its clients' channels, the
+            // channel from the bridge. The bridge's thread waits for NATS and for the channel back.
             let side = thread::Builder::new()
                 .name("local".to_owned())
                 .spawn(move || side::run(daemon, secret, agents, &remote, counters))

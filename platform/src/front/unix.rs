@@ -31,6 +31,7 @@ impl Front {
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => Ok(Ok(Self(Arc::new(front)))),
+            // Waits for: the child (the wrapper), until it has ended or left.
             child => stand_for(child, &reports, front).map(Err),
         }
     }

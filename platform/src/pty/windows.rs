@@ -143,7 +143,8 @@ impl Pty {
             drop(console);
             *locked(&writer) = None;
         };
-        // The thread is not joined. If it cannot be started, the console is closed here.
+        // Waits for: the system, perhaps without end. Not joined: if it cannot be started, the
+        // console is closed here.
         let _ = thread::Builder::new().name("console".into()).spawn(close);
     }
 

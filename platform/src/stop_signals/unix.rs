@@ -25,6 +25,8 @@ pub(crate) fn watch(keys: bool) -> io::Result<Watch> {
     let watched = [SIGTERM, SIGHUP, SIGWINCH].iter().chain(of_keys);
     let mut signals = Signals::new(watched).map_err(naming("listen for signals"))?;
     let handle = signals.handle();
+    // Waits for: the system, then what `notify` waits for: the inbox in the daemon, nothing in a
+    // wrapper.
     let thread = thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
             notify(match signal {

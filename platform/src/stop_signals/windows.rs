@@ -36,6 +36,8 @@ pub(crate) fn watch(_keys: bool) -> io::Result<Watch> {
     register_handler()?;
     let Some(mut size) = tty::size() else { return Ok(Watch { _end: None }) };
     let (end, ended) = sync_channel(0);
+    // Waits for: 200 ms between looks, the system, then what `notify` waits for. Not joined: a
+    // console whose output nobody reads does not answer.
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         while ended.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             if let Some(now) = tty::size().filter(|now| *now != size)

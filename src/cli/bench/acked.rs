@@ -143,6 +143,7 @@ pub(super) fn flood(
     let start = Instant::now();
     thread::scope(|scope| {
         let progress = &progress;
+        // Waits for: the system (the daemon's frames).
         let builder = || thread::Builder::new().name("bench-receiver".into());
         let threads = [
             builder()

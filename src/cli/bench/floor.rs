@@ -26,6 +26,7 @@ pub(super) fn serve(
     let left = listener.accept().map_err(Failure::because)?;
     let right = listener.accept().map_err(Failure::because)?;
     thread::scope(|scope| {
+        // Waits for: the system (the other end's bytes).
         let builder = thread::Builder::new().name("there".into());
         let there =
             builder.spawn_scoped(scope, || copy(&left, &right)).map_err(Failure::because)?;

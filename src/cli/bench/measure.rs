@@ -75,6 +75,7 @@ pub(super) fn flood(
                 sender.unpark();
                 outcome
             };
+            // Waits for: the system (the daemon's frames).
             let builder = thread::Builder::new().name("bench-receiver".into());
             threads.push(builder.spawn_scoped(scope, receive)?);
         }

@@ -66,6 +66,8 @@ impl Running {
             show_messages(&host, errors);
             drop(showing);
         };
+        // Waits for: the system. Not joined: ends with its source; the main thread waits 2 s for
+        // its end.
         let thread = thread::Builder::new().name("link messages".to_owned()).spawn(show);
         thread.map_err(Failure::because)?;
         Ok(Started { running, input, output })

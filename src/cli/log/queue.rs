@@ -55,6 +55,8 @@ impl LogQueue {
         let (entries, waiting) = bounded(LINES_MAX);
         let counts = Arc::new(Counts::default());
         let of_thread = Arc::clone(&counts);
+        // Waits for: its channel, then its target, perhaps without end. Not joined: lines beyond
+        // the channel are dropped and counted, and the process's end waits at most a second.
         thread::Builder::new()
             .name("log".into())
             .spawn(move || Drain { target, counts: of_thread }.run(&waiting))?;

@@ -77,6 +77,8 @@ impl Calls {
             // Nobody waits any more if the server has ended.
             drop(events.send(Event::Printed(number, printed)));
         };
+        // Waits for: the command of the call, then the server's channel. The main thread joins it
+        // after that, or at its end, once it has killed the command.
         let thread = thread::Builder::new().name("mcp-call".to_owned()).spawn(pass_on);
         match thread {
             Ok(thread) => Ok(Running { number, child, thread }),

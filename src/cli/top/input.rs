@@ -21,6 +21,8 @@ impl Input {
     pub(super) fn start() -> Result<Self, Failure> {
         let (allowed, permits) = bounded::<()>(1);
         let (sender, events) = bounded(1);
+        // Waits for: its channel, the terminal, then the main thread's channel. Not joined: ends
+        // with the process.
         super::spawn("top keys", move || {
             for () in permits {
                 if sender.send(event::read()).is_err() {

@@ -262,6 +262,8 @@ impl Starting {
         if self.0.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return Err(Failure::failed("agents are being started: try again after that"));
         }
+        // Waits for: the commands `spawn` and `restore`, then the main thread's channel. Not
+        // joined: ends with the process.
         self.0 = Some(spawn("top start", start)?);
         Ok(())
     }

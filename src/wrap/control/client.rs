@@ -64,6 +64,7 @@ impl ControlClient {
     fn new(stream: Stream) -> Result<Self, ControlError> {
         let (received, answers) = bounded(ANSWERS_MAX);
         let reading = stream.clone();
+        // Waits for: the system, then the channel of answers. Its client hangs up, then joins it.
         let reader = spawn("control answers", move || read(&reading, &received))
             .map_err(ControlError::System)?;
         Ok(Self { stream, answers, reader: Some(reader) })

@@ -122,6 +122,7 @@ impl ControlServer {
         let (stop, stopped) = bounded(0);
         let listener = Arc::clone(&endpoint.listener);
         let context = Context { events: sender, owner: endpoint.owner.clone() };
+        // Waits for: the system; after an error, a pause. The terminal side joins it.
         let acceptor = spawn("control accept", move || accept(&listener, &stopped, &context))?;
         Ok(Self { events, endpoint, stop, acceptor })
     }
@@ -210,6 +211,7 @@ fn join(thread: JoinHandle<()>) {
 fn start(id: ClientId, stream: Stream, context: Context) -> io::Result<JoinHandle<()>> {
     let (batches, to_write) = bounded::<Vec<u8>>(1);
     let (out, written) = (stream.clone(), context.events.clone());
+    // Waits for: its channel, the system, then the terminal side's channel. The reader joins it.
     let writer = spawn("control writer", move || {
         for batch in to_write {
             // The reader sees the same end and reports it.
@@ -221,6 +223,8 @@ fn start(id: ClientId, stream: Stream, context: Context) -> io::Result<JoinHandl
         }
         out.hang_up();
     })?;
+    // Waits for: the system, the terminal side's channel, after keys the permission to go on, and
+    // at its end `control writer`. The terminal side joins it after it has hung up.
     spawn("control reader", move || {
         let (accepted, keys_accepted) = bounded(1);
         let handle = ClientHandle { batches, accepted, stream: stream.clone() };

@@ -111,6 +111,8 @@ impl Driver {
         let screen = self.threads.screen.clone();
         let (reader, raw) = (self.threads.keys.take(), self.parts.raw.take());
         let leaving = Leaving { front, screen, reader, keys, raw, log };
+        // Waits for: `terminal output` while that writes, the system, then `keys`. The driver joins
+        // it at its end, unless the output goes on.
         match spawn("leave terminal", move || leaving.leave(farewell)) {
             Ok(thread) => self.leaving = Some(thread),
             Err(error) => tracing::error!("the terminal is not left: {error}"),

@@ -3,7 +3,7 @@
 
 use super::{part, ticked};
 use crate::tidy::{SOURCES, Source};
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{fs, path::Path};
 
 const ARCHITECTURE: &str = include_str!("../../../ARCHITECTURE.md");
 
@@ -27,46 +27,86 @@ fn named_paths_exist() {
 }
 
 #[test]
-fn code_map_has_every_crate_and_folder_of_the_program() {
-    let code_map = part(ARCHITECTURE, "## ", "Code map");
+fn crates_and_folders_of_the_program_are_listed() {
+    let listed = part(ARCHITECTURE, "## ", "Crates");
     for folder in ["src", "crates"] {
         let inside = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
         for entry in fs::read_dir(inside).unwrap().map(Result::unwrap) {
             let name = entry.file_name().into_string().unwrap();
             let is_folder = entry.file_type().unwrap().is_dir();
-            assert!(!is_folder || code_map.contains(&format!("`{folder}/{name}/")), "{name}");
+            assert!(!is_folder || listed.contains(&format!("`{folder}/{name}/")), "{name}");
         }
     }
 }
 
+/// Checks that a newcomer can read the page at once.
 #[test]
-fn threads_are_those_of_the_waiting_table() {
-    let table = part(ARCHITECTURE, "## ", "Who waits for whom");
-    let cells = table.lines().filter_map(|line| line.strip_prefix("| ")?.split('|').next());
-    let listed: BTreeSet<_> = cells.flat_map(ticked).map(str::to_owned).collect();
-    assert_eq!(SOURCES.iter().flat_map(thread_names).collect::<BTreeSet<_>>(), listed);
-
-    let names = |code| thread_names(&Source::new("src/a.rs", code));
-    let builder = r#"thread::Builder::new().name(format!("reader-{id}")).spawn(g)"#;
-    assert_eq!(names(builder), ["reader-*"]);
-    assert_eq!(names(r#"spawn("y", || g("z")); named("agent");"#), ["y"]);
-    assert_eq!(names(r#"#[cfg(test)] mod tests { fn f() { spawn("y"); } }"#), [""; 0]);
+fn page_and_glossary_are_short() {
+    assert!(ARCHITECTURE.split_whitespace().count() <= 2_500);
+    let glossary = part(ARCHITECTURE, "## ", "Glossary");
+    assert!(glossary.lines().filter(|line| line.starts_with("- **")).count() <= 25);
 }
 
-/// The names that a file gives to threads. `*` stands for a part that is filled in at run time.
-fn thread_names(source: &Source) -> Vec<String> {
-    // In files without `thread::Builder`, `name` and `named` do not name threads.
-    let builds = source.paths.iter().any(|path| path.has("thread::Builder"));
-    let calls = (0..source.tokens.len()).filter(|&at| {
-        let names = ["spawn", "name", "named"].iter().take(if builds { 3 } else { 1 });
-        !source.tokens[at].is_test && names.copied().any(|name| name == source.at(at))
-    });
-    let arguments = calls.filter(|at| source.at(at + 1) == "(").map(|at| at + 2);
-    let literals =
-        arguments.map(|at| source.at(if source.at(at) == "format" { at + 3 } else { at }));
-    let named = |literal: &str| {
-        let parts = literal.trim_matches('"').split(['{', '}']).enumerate();
-        parts.map(|(number, part)| if number % 2 == 0 { part } else { "*" }).collect()
+/// Checks that every thread of the program has a name, and above its start a comment that says what
+/// the thread waits for: `// Waits for: …`.
+#[test]
+fn threads_say_what_they_wait_for() {
+    let silent: Vec<_> = SOURCES.iter().flat_map(silent_threads).collect();
+    assert!(
+        silent.is_empty(),
+        "no `// Waits for: …` above the start of a named thread: {silent:#?}"
+    );
+    let names = SOURCES.iter().flat_map(thread_names).count();
+    assert!(names > 50, "only {names} threads have a name");
+
+    let silent = |code| silent_threads(&Source::new("src/a.rs", code)).len();
+    assert_eq!(silent("fn f() {\n // Waits for: keys.\n // Not joined.\n spawn(\"y\", g);\n}"), 0);
+    assert_eq!(silent("fn f() {\n // Waits for: keys.\n let a =\n spawn(\"y\", g);\n}"), 0);
+    assert_eq!(
+        silent("fn f() {\n // Waits for: keys.\n spawn(\"y\", g);\n spawn(\"z\", g);\n}"),
+        1
+    );
+    assert_eq!(silent("fn f() {\n // Waits for:\n spawn(\"y\", g);\n}"), 1);
+    assert_eq!(silent("fn f() {\n // Waits for: keys.\n\n spawn(\"y\", g);\n}"), 1);
+    assert_eq!(silent("use std::thread; fn f() { thread::spawn(g); }"), 1);
+    assert_eq!(silent("#[cfg(test)] mod tests { fn f() { spawn(\"y\"); thread::spawn(g); } }"), 0);
+
+    let names = |code| {
+        let source = Source::new("src/a.rs", code);
+        thread_names(&source).map(|at| source.at(at).to_owned()).collect::<Vec<_>>()
     };
-    literals.filter(|literal| literal.starts_with('"')).map(named).collect()
+    let builder = r#"thread::Builder::new().name(format!("reader-{id}")).spawn(g)"#;
+    assert_eq!(names(builder), [r#""reader-{id}""#]);
+    assert_eq!(names(r#"spawn("y", || g("z")); named("agent");"#), [r#""y""#]);
+}
+
+/// The starts of threads without a name or without a comment, each with its line.
+fn silent_threads(source: &Source) -> Vec<String> {
+    let unnamed = source.paths.iter().filter(|path| !path.is_test && path.has("thread::spawn"));
+    let unnamed = unnamed.map(|path| path.line);
+    let silent = thread_names(source).filter(|&at| !is_explained(source, at));
+    let silent = silent.map(|at| source.tokens[at].line);
+    unnamed.chain(silent).map(|line| format!("{}:{line}", source.path)).collect()
+}
+
+/// Whether the comment directly above the statement of a token says what a thread waits for.
+fn is_explained(source: &Source, token: usize) -> bool {
+    let is_end = |at: &usize| matches!(source.at(*at), ";" | "{" | "}");
+    let first = (0..token).rev().find(is_end).map_or(0, |end| end + 1);
+    let above = source.text.lines().take(source.tokens[first].line - 1).collect::<Vec<_>>();
+    let comments = above.iter().rev().map(|line| line.trim());
+    let mut comments = comments.take_while(|line| line.starts_with("//"));
+    comments.any(|line| line.strip_prefix("// Waits for: ").is_some_and(|text| text.len() > 3))
+}
+
+/// The literals that name threads outside tests, by their tokens.
+fn thread_names(source: &Source) -> impl Iterator<Item = usize> {
+    // In files without `thread::Builder`, `name` does not name threads.
+    let builds = source.paths.iter().any(|path| path.has("thread::Builder"));
+    let calls = (0..source.tokens.len()).filter(move |&at| {
+        let names_thread = source.at(at) == "spawn" || builds && source.at(at) == "name";
+        names_thread && source.at(at + 1) == "(" && !source.tokens[at].is_test
+    });
+    let literals = calls.map(|at| if source.at(at + 2) == "format" { at + 5 } else { at + 2 });
+    literals.filter(|&at| source.at(at).starts_with('"'))
 }

@@ -60,9 +60,12 @@ impl Pipe {
     ) -> io::Result<Self> {
         let (pipe, writer) = Self::new();
         let written = events.clone();
+        // Waits for: the system, then the link's channel. Not joined: ends with its source.
         thread::Builder::new()
             .name("link reader".to_owned())
             .spawn(move || read(input, frame_bytes_max, &events))?;
+        // Waits for: its channel, the system, then the link's channel. Not joined: the main thread
+        // waits 1 s for its end.
         thread::Builder::new()
             .name("link writer".to_owned())
             .spawn(move || writer.run(output, &written))?;

@@ -98,6 +98,8 @@ impl Reporting {
             failure: None,
         };
         writer.try_write();
+        // Waits for: its channel until the next write is due, the disk. The main thread waits for
+        // it while the channel is full, and joins it at its end.
         let thread = thread::Builder::new()
             .name("bridge report".to_owned())
             .spawn(move || writer.run(&changes))?;
