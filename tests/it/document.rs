@@ -1,13 +1,15 @@
 //! The documents compared with the code: examples, members, names, limits, links.
 //!
-//! `tables` makes the tables that repeat the code, `played` plays the examples of docs/PROTOCOL.md,
-//! docs/CLIENTS.md and docs/RELAY-API.md against a daemon, `states` compares diagrams with the
-//! code's states, `named_tests` is about tests that documents name, `architecture` about
-//! ARCHITECTURE.md, and `wrapper` about docs/WRAPPER.md and docs/AGENTS.md.
+//! `tables` makes the tables that repeat the code, `members` checks those that are written by hand,
+//! `played` plays the examples of docs/PROTOCOL.md, docs/CLIENTS.md and docs/RELAY-API.md against a
+//! daemon, `states` compares diagrams with the code's states, `named_tests` is about tests that
+//! documents name, `architecture` about ARCHITECTURE.md, and `wrapper` about docs/WRAPPER.md
+//! and docs/AGENTS.md.
 
 mod architecture;
 mod commands;
 mod comments;
+mod members;
 mod named_tests;
 mod played;
 mod states;
