@@ -1,7 +1,7 @@
 //! The agent CLIs that Agent Relay knows. Each has a folder here and a line in [`AGENTS`].
 //!
-//! In each folder, `mod.rs` has the CLI's [`Agent`], and `recipe.toml` its recipe, in the form of
-//! the user's recipes.toml; `recipe.rs` explains the keys. If the CLI writes transcripts,
+//! In each folder, `mod.rs` has the CLI's [`Agent`], and `recipe.toml` its recipe, written like the
+//! user's recipes.toml; `recipe.rs` explains the keys. If the CLI writes transcripts,
 //! `transcript.rs` reads them, and `turn.jsonl` is an example.
 
 mod aider;
@@ -25,21 +25,20 @@ pub struct Agent {
     pub transcript: Option<&'static Format>,
     /// The CLI's hooks, if the wrapper gives it some.
     pub hooks: Option<&'static Hooks>,
-    /// The way to hand our MCP server over to the CLI, if one is known.
+    /// How to give the CLI our MCP server, if that is known.
     pub mcp: Option<GiveServer>,
-    /// The way to resume a conversation, if one is known.
+    /// How to resume a conversation, if that is known.
     pub resume: Option<&'static Resume>,
     /// Whether hooks and handover were tried on Windows.
     pub is_tried_on_windows: bool,
-    /// An environment variable that the CLI sets for the commands that its agent runs, if one is
-    /// known. Without a variable, a command of an agent that was started without the wrapper counts
-    /// as a command of the agent's user.
+    /// An environment variable that the CLI sets for its agent's commands, if one is known. Without
+    /// it, a command of an agent that was started without the wrapper counts as the user's command.
     pub command_variable: Option<&'static str>,
     /// The file of instructions that the agent reads in its project, if one is known.
     pub instruction_file: Option<&'static str>,
 }
 
-/// All agent CLIs, in the order in which their recipes are tried.
+/// All agent CLIs, in the order that their recipes are tried.
 pub static AGENTS: &[Agent] = &[
     claude::AGENT,
     codex::AGENT,
@@ -62,13 +61,13 @@ pub fn formats() -> impl Iterator<Item = &'static Format> {
     AGENTS.iter().filter_map(|agent| agent.transcript)
 }
 
-/// Returns the format of transcripts with this name, which recipes use.
+/// Returns the format of transcripts with this name. Recipes use these names.
 #[must_use]
 pub fn format(name: &str) -> Option<&'static Format> {
     formats().find(|format| format.name == name)
 }
 
-/// Returns the names of the files of instructions that agents read, each name once.
+/// Returns the names of all agents' files of instructions, without duplicates.
 #[must_use]
 pub fn instruction_files() -> Vec<&'static str> {
     let mut files = Vec::new();

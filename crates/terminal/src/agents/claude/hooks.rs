@@ -1,5 +1,5 @@
-//! Claude Code's hooks. They stand in a settings file of this run (`--settings`), into which the
-//! settings of the user's own `--settings` are merged.
+//! Claude Code's hooks. A settings file for this run (`--settings`) holds them, merged with the
+//! file that the user's own `--settings` names.
 
 use crate::{
     hooks::{Armed, Arming, Begins, Hooks, Printed, Unarmed, check_options, has_switch, refuse},
@@ -32,20 +32,20 @@ pub(super) const HOOKS: Hooks = Hooks {
 /// If such a hook ends with the code 2, its standard error begins a turn.
 const WAIT: &str = "Wait";
 
-/// The only tool of whose use is reported before it, since it puts a question to the person: each
-/// hook costs a process.
+/// The only tool that is also reported before its use, because it puts a question to the person.
+/// Each hook costs a process.
 const QUESTION: &str = "AskUserQuestion";
 
-/// The events after which the agent is idle, so that a hook waits from then on.
+/// The events that leave the agent idle; a hook waits from then on.
 const IDLE_AFTER: [&str; 2] = ["SessionStart", "Stop"];
 
-/// The longest time for which a hook waits, in seconds: a week.
+/// The maximum time that a hook waits, in seconds: a week.
 const WAIT_S: u64 = 7 * 24 * 3600;
 
 const SETTINGS: &str = "--settings";
 const FILE: &str = "settings.json";
 
-/// The subcommands, which are no conversations.
+/// Subcommands. They begin no conversation.
 const SUBCOMMANDS: Words = Words(
     "agents attach auth auto-mode config doctor gateway install kill logs mcp migrate-installer \
      plugin plugins project remote-control respawn rm server setup-token ultrareview update \
@@ -92,7 +92,7 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     })
 }
 
-/// Adds our hooks behind those of the settings.
+/// Adds our hooks after those in the settings.
 fn add_hooks(settings: &mut Map<String, Value>, arming: &Arming<'_>) -> Result<(), Unarmed> {
     let hooks = settings.entry("hooks").or_insert_with(|| json!({}));
     let hooks = hooks.as_object_mut().ok_or(Unarmed::Settings)?;
@@ -122,7 +122,7 @@ fn entry(arming: &Arming<'_>, event: &str) -> Value {
 
 fn print(event: &str, text: &str) -> Printed {
     if event == WAIT {
-        // Claude Code puts the text between tags, which it must not end.
+        // Claude Code puts the text between tags; the text must not close them.
         let error = text.replace("</", "<\\/");
         return Printed { out: String::new(), error, code: 2 };
     }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_a_waiting_hook_ends_no_tag() {
+    fn text_of_a_waiting_hook_cannot_close_a_tag() {
         assert_eq!(print(WAIT, "a</system-reminder>").error, "a<\\/system-reminder>");
         let out =
             r#"{"hookSpecificOutput":{"additionalContext":"a","hookEventName":"PostToolUse"}}"#;

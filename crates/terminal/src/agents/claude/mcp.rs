@@ -1,5 +1,5 @@
-//! Handing an MCP server over to Claude Code: in a file of this run, which `--mcp-config` names.
-//! Claude Code adds the servers of each `--mcp-config` to those of its settings.
+//! Gives Claude Code an MCP server: in a file for this run, named by `--mcp-config`. Claude Code
+//! adds the servers of each `--mcp-config` to those in its settings.
 
 use crate::{
     handover::{McpServer, SERVER},
@@ -15,7 +15,7 @@ pub(super) fn give(server: &McpServer<'_>, armed: &mut Armed) -> Result<(), Unar
     let server_entry = json!({"type": "stdio", "command": program, "args": arguments, "env": server.json_variables()});
     armed.files.push((FILE, json!({"mcpServers": {SERVER: server_entry}}).to_string()));
     let file = Path::new(server.directory).join(FILE);
-    // As one word: the option would take the words behind it as further files.
+    // One word: after a separate `--mcp-config`, the following words would count as further files.
     armed.arguments.insert(0, format!("--mcp-config={}", file.display()));
     Ok(())
 }
@@ -26,7 +26,7 @@ mod tests {
     use serde_json::Value;
 
     #[test]
-    fn server_stands_in_a_file_of_the_run() {
+    fn server_is_in_a_file_of_the_run() {
         let server = McpServer {
             command: &["/a b/relay".to_owned(), "mcp".to_owned()],
             variables: &[("AGENT_RELAY_AGENT", "Ann".to_owned())],

@@ -28,16 +28,16 @@ struct Line<'a> {
     /// Whether a subagent wrote the line.
     #[serde(default)]
     is_sidechain: bool,
-    /// Whether Claude Code itself wrote the text, and neither the person nor the agent.
+    /// Whether Claude Code itself wrote the text, rather than the person or the agent.
     #[serde(default)]
     is_meta: bool,
     #[serde(default)]
     is_api_error_message: bool,
     #[serde(default)]
     is_compact_summary: bool,
-    /// Present if the line is copied from the conversation that this conversation was forked from.
+    /// Present if the line was copied from another conversation when this one was forked from it.
     forked_from: Option<&'a RawValue>,
-    /// The id of the message that the person interrupted, in a line that records the interruption.
+    /// The id of the message that the person interrupted, on a line that records the interruption.
     interrupted_message_id: Option<&'a RawValue>,
     message: Option<Message<'a>>,
 }
@@ -66,7 +66,8 @@ fn row(line: &str) -> Option<Row<'_>> {
     Some(Row { id: line.uuid, records })
 }
 
-/// Reads the use of an answer of the model. Those of subagents have a context of their own.
+/// Reads the token counts of a model's answer. Subagents' answers are skipped: they have their own
+/// context.
 fn context(line: &str) -> Option<ContextUse> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -93,7 +94,7 @@ fn context(line: &str) -> Option<ContextUse> {
         line.message.usage;
     let parts = [cache_creation_input_tokens, cache_read_input_tokens, output_tokens];
     let tokens = parts.into_iter().fold(input_tokens, u64::saturating_add);
-    // A line that Claude Code itself has written states none.
+    // Lines that Claude Code writes itself have no token counts.
     (tokens > 0).then_some(ContextUse { tokens, window: None })
 }
 
@@ -102,7 +103,7 @@ mod tests {
     use crate::transcript::tests::check;
 
     #[test]
-    fn context_is_that_of_the_last_answer() {
+    fn context_is_taken_from_the_last_answer() {
         let answer = |more: &str, read: u64| {
             format!(
                 r#"{{"isSidechain":false{more},"message":{{"content":[],"usage":{{"input_tokens":4,"cache_creation_input_tokens":20,"cache_read_input_tokens":{read},"output_tokens":6}}}},"type":"assistant"}}"#

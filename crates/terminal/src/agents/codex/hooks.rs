@@ -1,5 +1,5 @@
-//! Codex's hooks. They are given as `-c hooks.EVENT=…`, each with the hash by which Codex trusts
-//! exactly this command.
+//! Codex's hooks. They are given as `-c hooks.EVENT=…`. Each comes with a hash, and Codex trusts
+//! exactly the command with this hash.
 
 use crate::{
     hooks::{Armed, Arming, Begins, Hooks, Printed, Unarmed, refuse, shell_line, subcommand},
@@ -27,10 +27,10 @@ pub(super) const HOOKS: Hooks = Hooks {
     extension: None,
 };
 
-/// The time after which Codex ends a hook, in seconds. It is the default, and a part of the hash.
+/// The timeout of a hook, in seconds. It is Codex's default, and a part of the hash.
 const TIMEOUT_S: u64 = 600;
 
-/// Subcommands that are no conversations in this terminal.
+/// Subcommands. They begin no conversation in this terminal.
 const SUBCOMMANDS: Words = Words(
     "a app app-server apply archive cloud completion daemon debug doctor e exec exec-server \
      features help login logout mcp mcp-server plugin queue remote-control review sandbox \
@@ -68,7 +68,7 @@ fn table_of<const N: usize>(members: [(&str, Value); N]) -> Value {
     Value::Table(members.map(|(name, value)| (name.to_owned(), value)).into_iter().collect())
 }
 
-/// Returns a table, or an empty one in place of nothing. `None` for another value.
+/// Returns a table, or an empty table if there is no value. `None` if the value is not a table.
 fn table(value: Option<Value>) -> Option<Table> {
     match value {
         Some(Value::Table(table)) => Some(table),
@@ -77,8 +77,8 @@ fn table(value: Option<Value>) -> Option<Table> {
     }
 }
 
-/// Returns the hooks that arguments set by `--config`, and the other arguments. `None` if Codex
-/// would read these hooks in another way than we do.
+/// Returns the hooks that the arguments set by `--config`, and the other arguments. `None` if Codex
+/// would read these hooks differently than we do.
 fn take_hooks(arguments: &[String]) -> Option<(Table, Vec<String>)> {
     let (mut hooks, mut rest) = (Table::new(), Vec::new());
     let mut words = arguments.iter();
@@ -120,8 +120,8 @@ fn sets_hooks(setting: &str) -> bool {
     key.is_some_and(|rest| rest.trim_start().starts_with(['.', '=']))
 }
 
-/// Returns the hash by which Codex knows a hook: the SHA-256 of its definition as JSON, with sorted
-/// members.
+/// Returns the hash that Codex identifies a hook by: the SHA-256 of its definition as JSON, with
+/// sorted members.
 fn hash(event: &str, command: &str) -> String {
     let hook = json!({"async": false, "command": command, "timeout": TIMEOUT_S, "type": "command"});
     let definition = json!({"event_name": event, "hooks": [hook]}).to_string();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_that_are_not_understood_stay_alone() {
+    fn hooks_that_are_not_understood_are_left_as_they_are() {
         for word in ["hooks.Stop=yes", "hooks = 1", "hooks.state=[]", "hooks.Stop=\"x\""] {
             assert_eq!(armed(&["-c", word]), Err(Unarmed::OwnHooks), "{word}");
         }

@@ -1,5 +1,5 @@
-//! Handing an MCP server over to Codex: by `-c mcp_servers.…`. Codex gives its servers few
-//! variables of its own environment.
+//! Gives Codex an MCP server, by `-c mcp_servers.…`. Codex passes few of its environment variables
+//! to its servers.
 
 use crate::{
     handover::{McpServer, SERVER, TOOL_TIMEOUT_S},

@@ -71,7 +71,7 @@ fn row(line: &str) -> Option<Row<'_>> {
     Some(Row { id, records })
 }
 
-/// Reads the use of the last answer of the model.
+/// Reads the token counts of the model's last answer.
 fn context(line: &str) -> Option<ContextUse> {
     #[derive(Deserialize)]
     struct Line {
@@ -96,8 +96,7 @@ fn context(line: &str) -> Option<ContextUse> {
 }
 
 /// Reads the first line of a transcript: the working directory, and the source of the conversation.
-/// The source is a word such as `cli`, or an object that says for what purpose an agent began the
-/// conversation.
+/// The source is a word such as `cli`, or an object that says why an agent began the conversation.
 fn leader(line: &str, _directory: &Path) -> Leader {
     #[derive(Deserialize)]
     struct Head<'a> {
@@ -115,7 +114,7 @@ fn leader(line: &str, _directory: &Path) -> Leader {
     struct Source<'a> {
         #[serde(borrow)]
         subagent: Option<&'a RawValue>,
-        /// Present for a task of Codex itself, such as a consolidation of its memory.
+        /// Present if Codex itself began the conversation, for example to consolidate its memory.
         internal: Option<&'a RawValue>,
     }
     let Ok(Head { payload: Meta { source, cwd } }) = serde_json::from_str(line) else {
@@ -135,7 +134,7 @@ mod tests {
     use crate::transcript::tests::check;
 
     #[test]
-    fn context_is_that_of_the_last_answer() {
+    fn context_is_taken_from_the_last_answer() {
         let lines = r#"{"timestamp":"t","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"total_tokens":900},"last_token_usage":{"input_tokens":100,"total_tokens":110},"model_context_window":258400}}}
 {"timestamp":"t","type":"event_msg","payload":{"type":"token_count","info":null}}
 {"timestamp":"t","type":"event_msg","payload":{"type":"task_complete"}}"#;

@@ -1,5 +1,5 @@
-//! GitHub Copilot CLI's hooks. They are a plugin of this run (`--plugin-dir`), besides the user's
-//! own plugins and hooks.
+//! GitHub Copilot CLI's hooks. They are a plugin for this run (`--plugin-dir`), in addition to the
+//! user's own plugins and hooks.
 
 use crate::{
     hooks::{
@@ -31,8 +31,8 @@ pub(super) const HOOKS: Hooks = Hooks {
     extension: None,
 };
 
-/// The events that are kinds of Copilot's event `Notification`. Its event `PermissionRequest` also
-/// comes for a tool that runs without a question.
+/// Events that Copilot reports as kinds of its event `Notification`. Its event `PermissionRequest`
+/// also comes for a tool that runs without a question.
 const NOTIFICATIONS: [&str; 2] = ["permission_prompt", "elicitation_dialog"];
 
 /// Options that take a value as their next argument.
@@ -45,7 +45,8 @@ pub(super) const WITH_VALUE: Words = Words(
      --stream --usage-output-file -C -i -n -r",
 );
 
-/// The options of [`WITH_VALUE`] whose value may be missing, so that another option may follow.
+/// The options of [`WITH_VALUE`] that may also come without a value, directly before another
+/// option.
 const WITH_OPTIONAL_VALUE: Words = Words("--bash-env --connect --mouse --resume --share -r");
 
 /// Options that take all words up to the next option as their values.
@@ -71,7 +72,7 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     })
 }
 
-/// Whether Copilot begins no conversation in this terminal with this option.
+/// Whether this option makes Copilot begin no conversation in this terminal.
 fn is_not_interactive(word: &str) -> bool {
     let is_prompt = word.starts_with("-p") || has_switch(word, 'p');
     is_prompt

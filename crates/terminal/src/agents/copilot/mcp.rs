@@ -1,5 +1,5 @@
-//! Handing an MCP server over to GitHub Copilot CLI: in a file of this run, which
-//! `--additional-mcp-config` names. Copilot adds the servers of each such option to those of its
+//! Gives GitHub Copilot CLI an MCP server: in a file for this run, named by
+//! `--additional-mcp-config`. Copilot adds the servers of each such option to those in its
 //! settings.
 
 use crate::{
@@ -32,7 +32,7 @@ mod tests {
     use serde_json::Value;
 
     #[test]
-    fn server_stands_in_a_file_of_the_run() {
+    fn server_is_in_a_file_of_the_run() {
         let server = McpServer {
             command: &["/a b/relay".to_owned(), "mcp".to_owned()],
             variables: &[("AGENT_RELAY_AGENT", "Ann".to_owned())],

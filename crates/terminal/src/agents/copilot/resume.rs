@@ -7,6 +7,6 @@ pub(super) const RESUME: Resume = Resume {
     with_values: super::hooks::WITH_VALUES,
     left_out: Words("--attachment --connect --continue --interactive --resume --session-id -i -r"),
     resuming: Words("--resume --session-id -r"),
-    // The value of this option may be missing, so it does not stand behind a blank.
+    // The value is optional, so it must be in the same word.
     arguments: |id| vec![format!("--resume={id}")],
 };

@@ -32,7 +32,7 @@ struct Line<'a> {
 #[derive(Deserialize)]
 struct Data<'a> {
     content: Option<String>,
-    /// The author of a prompt that is not the person, such as a skill.
+    /// The author of a prompt that the person did not write, such as a skill.
     #[serde(borrow)]
     source: Option<&'a RawValue>,
 }
@@ -52,8 +52,8 @@ fn row(line: &str) -> Option<Row<'_>> {
     Some(Row { id: line.id, records: vec![record?] })
 }
 
-/// Reads the first line of a transcript: the working directory. Subagents have no transcripts of
-/// their own.
+/// Reads the first line of a transcript: the working directory. Subagents have no separate
+/// transcripts.
 fn leader(line: &str, _directory: &Path) -> Leader {
     #[derive(Deserialize)]
     struct Head {

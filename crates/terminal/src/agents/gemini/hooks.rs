@@ -1,5 +1,5 @@
-//! Gemini CLI's hooks. It cannot be given any for one run, so its user installs them as an
-//! extension. A run only sets the variable by which they find the wrapper.
+//! Gemini CLI's hooks. They cannot be given for a single run, so the user installs them as an
+//! extension. A run only sets the variable that tells the hooks where the wrapper is.
 
 use crate::{
     hooks::{Armed, Arming, Extension, Hooks, Printed, Unarmed, check_options, refuse, shell_line},
@@ -29,10 +29,10 @@ pub(super) const HOOKS: Hooks = Hooks {
 /// The file that makes a folder an extension.
 const MANIFEST: &str = "gemini-extension.json";
 
-/// The time after which Gemini CLI ends a hook, in milliseconds.
+/// Gemini CLI's timeout for a hook, in milliseconds.
 const TIMEOUT_MS: u64 = 5000;
 
-/// The subcommands, and the options with which there is no conversation in this terminal.
+/// The subcommands, and the options without a conversation in this terminal.
 const SUBCOMMANDS: Words = Words("extension extensions gemma hook hooks mcp skill skills");
 const NOT_INTERACTIVE: Words = Words(
     "--acp --delete-session --experimental-acp --list-extensions --list-sessions --prompt -l -p",
@@ -44,8 +44,8 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     check_options(arming.arguments, Words(""), |word| {
         NOT_INTERACTIVE.contains(word.split_once('=').map_or(word, |(option, _)| option))
     })?;
-    // An agent's command may have started this Gemini CLI, whose hooks would take it for another
-    // command of that agent.
+    // Another agent's command may have started this Gemini CLI. With the variable set, its hooks
+    // would count this run as a command of that agent.
     let not_nested = (super::COMMAND_VARIABLE, String::new());
     Ok(Armed { arguments: arming.arguments.to_owned(), env: vec![not_nested], ..Armed::default() })
 }
@@ -62,7 +62,7 @@ fn files(command: &[String]) -> Vec<(&'static str, String)> {
     vec![(MANIFEST, pretty(manifest)), ("hooks/hooks.json", pretty(json!({ "hooks": hooks })))]
 }
 
-/// Returns the hooks of an event. A program that was removed is no error.
+/// Returns the hooks of an event. They do not fail if our program has been removed.
 fn group(command: &[String], event: &str) -> Value {
     let (program, line) = (shell_line(&command[..1]), shell_line(command));
     let command = format!("[ ! -x {program} ] || {line} {event}");

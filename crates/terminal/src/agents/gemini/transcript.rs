@@ -38,12 +38,13 @@ struct Line<'a> {
     content: &'a RawValue,
 }
 
-/// Gemini CLI writes a message again, under the same id, when the results of the message's tool
-/// calls are known.
+/// Gemini CLI writes a message a second time, under the same id, once the results of its tool calls
+/// are known.
 fn row(line: &str) -> Option<Row<'_>> {
     let Line { id, kind, content } = serde_json::from_str(line).ok()?;
     // When the person interrupts a message, all messages are written again with new ids and
-    // timestamps. In these copies, the content of the agent's messages is a list and not a string.
+    // timestamps. In these copies, the content of the agent's messages is a list instead of a
+    // string.
     let is_first_copy = content.get().starts_with('"');
     let text = texts(content).concat();
     let record = match kind {
@@ -55,7 +56,7 @@ fn row(line: &str) -> Option<Row<'_>> {
     Some(Row { id: Some(id), records: vec![record] })
 }
 
-/// Reads the use of an answer of the model.
+/// Reads the token counts of a model's answer.
 fn context(line: &str) -> Option<ContextUse> {
     #[derive(Deserialize)]
     struct Line {
@@ -77,15 +78,15 @@ fn leader(line: &str, directory: &Path) -> Leader {
     }
     match serde_json::from_str::<Head<'_>>(line) {
         Ok(Head { kind: "subagent" }) => Leader::Subagent,
-        // When another Gemini CLI starts, it removes transcripts that have no message yet. The CLI
-        // to which such a transcript belongs writes on, into a file without a first line.
+        // A Gemini CLI that starts removes transcripts without a message. If their own CLI still
+        // runs, it goes on writing to a file without a first line.
         _ if !line.contains("\"projectHash\"") => Leader::Unknown,
         _ if line.contains(&project_hash(directory)) => Leader::Here,
         _ => Leader::Elsewhere,
     }
 }
 
-/// Returns the hash by which Gemini CLI names a working directory.
+/// Returns the hash that Gemini CLI derives from a working directory.
 fn project_hash(directory: &Path) -> String {
     let digest = Sha256::digest(directory.as_os_str().as_encoded_bytes());
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -107,7 +108,7 @@ mod tests {
     use crate::transcript::tests::check;
 
     #[test]
-    fn context_is_that_of_the_last_answer() {
+    fn context_is_taken_from_the_last_answer() {
         let lines = r#"{"id":"1","type":"gemini","content":"x","tokens":{"input":100,"output":10,"total":110}}
 {"id":"2","type":"user","content":"y"}"#;
         assert_eq!(FORMAT.context_in(lines), Some(ContextUse { tokens: 110, window: None }));

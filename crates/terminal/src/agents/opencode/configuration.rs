@@ -1,5 +1,5 @@
-//! The configuration of opencode in a variable, which counts more than its files. The user's own
-//! value stays as it is written, and gets more members.
+//! The configuration of opencode in a variable, which overrides its files. The user's own value
+//! stays as written, and gets more members.
 
 use super::jsonc;
 use crate::hooks::Unarmed;
@@ -13,22 +13,22 @@ use std::fmt;
 /// The variable with a configuration.
 pub(super) const VARIABLE: &str = "OPENCODE_CONFIG_CONTENT";
 
-/// The longest value of the variable, in bytes. Systems limit the length of a variable.
+/// The maximum length of the variable's value, in bytes. Systems limit the length of a variable.
 const VALUE_BYTES_MAX: usize = 32_000;
 
-/// A JSON object whose members stay as they were written and in their order, which opencode's
-/// permissions depend on.
+/// A JSON object that keeps its members as written and in their order, since opencode's permissions
+/// depend on the order.
 #[derive(Default)]
 pub(super) struct Configuration(Vec<(String, Box<RawValue>)>);
 
 impl Configuration {
-    /// Reads the user's value of the variable, which may have comments and last commas.
+    /// Reads the user's value of the variable, which may have comments and trailing commas.
     pub(super) fn parse(user: Option<&str>) -> Result<Self, Unarmed> {
         let user = user.filter(|text| !text.is_empty()).unwrap_or("{}");
         serde_json::from_str(&jsonc::to_json(user)).map_err(|_| Unarmed::Configuration)
     }
 
-    /// Takes a member out, of several with this name the last, which holds.
+    /// Takes out a member. If several have this name, the last one counts.
     pub(super) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, Unarmed> {
         let Some(at) = self.0.iter().rposition(|(member, _)| member == name) else {
             return Ok(None);
@@ -37,7 +37,7 @@ impl Configuration {
         serde_json::from_str(value.get()).map(Some).map_err(|_| Unarmed::Configuration)
     }
 
-    /// Adds a member behind the others.
+    /// Adds a member after the others.
     pub(super) fn add(&mut self, name: &str, value: &impl Serialize) {
         self.0.push((name.to_owned(), to_raw_value(value).expect("it is JSON")));
     }

@@ -1,5 +1,5 @@
-//! opencode's hooks. A plugin of this run runs them. It is named by the configuration that
-//! opencode reads from a variable, into which the user's own value is merged.
+//! opencode's hooks. A plugin for this run calls them. The configuration in a variable names the
+//! plugin, and includes the user's own value.
 
 use super::configuration::{Configuration, VARIABLE};
 use crate::{
@@ -34,13 +34,13 @@ pub(super) const HOOKS: Hooks = Hooks {
     extension: None,
 };
 
-/// The member of the configuration with the names of plugins.
+/// The configuration's member that lists plugins.
 const PLUGINS: &str = "plugin";
 
 const FILE: &str = "plugin.js";
 const PLUGIN: &str = include_str!("plugin.js");
 
-/// The subcommands, which are no conversations in this terminal.
+/// Subcommands. They begin no conversation in this terminal.
 const SUBCOMMANDS: Words = Words(
     "acp agent attach auth completion db debug export github import mcp models plug plugin pr \
      providers run serve session stats uninstall upgrade web",
@@ -79,7 +79,7 @@ fn with_plugin(user: Option<&str>, directory: &Path) -> Result<String, Unarmed> 
     configuration.value()
 }
 
-/// Returns the URL of a path, which has slashes.
+/// Returns the file URL of a path. URLs have slashes on every system.
 fn file_url(path: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
     let encoded = path.bytes().map(|byte| match is_plain(byte) {
@@ -119,10 +119,10 @@ mod tests {
     }
 
     #[test]
-    fn users_configuration_stays_as_it_is_written() {
+    fn users_configuration_stays_as_written() {
         let value = |user| armed(&[], Some(user)).unwrap().env[0].1.clone();
         let user = r#"{
-            // The last rule holds.
+            // The last rule that matches wins.
             "permission": {"bash": {"git *": "allow", "*": "ask"}},
             "plugin": [["x", {"b": 1, "a": 2}], "file:///y.js"], /* these */
         }"#;

@@ -1,10 +1,10 @@
-//! JSON with comments and commas before closing brackets.
+//! JSON with comments and trailing commas.
 
-/// Returns the text without comments and without such commas. A text that is none of these is
-/// returned as some text that is no JSON either.
+/// Returns the text without comments and trailing commas. If the text is not JSON with such
+/// additions, the result is not JSON either.
 pub(super) fn to_json(text: &str) -> String {
     let mut json = String::with_capacity(text.len());
-    // The place of a comma behind which only blanks and comments have followed.
+    // The position of the last comma, if only blanks and comments have followed it.
     let mut comma = None;
     let mut rest = text;
     while let Some(next) = rest.chars().next() {
@@ -34,7 +34,7 @@ pub(super) fn to_json(text: &str) -> String {
     json
 }
 
-/// Returns the length of the text in quotation marks at the beginning.
+/// Returns the length of the quoted string that the text begins with.
 fn text_length(quoted: &str) -> usize {
     let mut is_escaped = false;
     for (at, byte) in quoted.bytes().enumerate().skip(1) {
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_and_last_commas_are_left_out() {
+    fn comments_and_trailing_commas_are_removed() {
         for (text, json) in [
             ("{\"a\": 1, // one,\n}", "{\"a\": 1 \n}"),
             ("[1, /* , */ 2, /* ] */ ] //", "[1,  2  ] "),

@@ -1,5 +1,5 @@
-//! Handing an MCP server over to opencode: in the configuration of its variable, which may have the
-//! user's own servers, and the plugin with our hooks.
+//! Gives opencode an MCP server: in the configuration in its variable, which may also have the
+//! user's own servers and the plugin with our hooks.
 
 use super::configuration::{Configuration, VARIABLE};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 use serde_json::json;
 
-/// The member of the configuration with the servers.
+/// The configuration's member that lists servers.
 const SERVERS: &str = "mcp";
 
 pub(super) fn give(server: &McpServer<'_>, armed: &mut Armed) -> Result<(), Unarmed> {
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn server_stands_beside_those_of_the_user() {
+    fn server_is_added_to_the_users_servers() {
         let user = r#"{"plugin":["x"], "mcp": {"mine": {"enabled": false}}, "model": "m" /**/}"#;
         let ours = json!({
             "type": "local", "command": ["/a \"b\"/relay", "mcp"],

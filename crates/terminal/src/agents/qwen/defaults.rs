@@ -1,12 +1,12 @@
-//! The file of defaults of a run, which takes the place of the system's. What the user, a project
-//! or an administrator has set in other files prevails over it.
+//! The file of defaults for a run, which replaces the system's file. Settings of the user, a
+//! project or an administrator in other files override it.
 
 use crate::hooks::{Armed, ReadFile, Unarmed};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// The variable that names the file of defaults, and the one that names the file of settings,
-/// next to which it stands otherwise.
+/// The variable that names the file of defaults, and the variable that names the file of settings.
+/// Without the former, the defaults are in the same folder as the settings.
 const DEFAULTS: &str = "QWEN_CODE_SYSTEM_DEFAULTS_PATH";
 const SETTINGS: &str = "QWEN_CODE_SYSTEM_SETTINGS_PATH";
 
@@ -15,10 +15,10 @@ const FOLDERS: [&str; 2] = ["/etc/qwen-code", "/Library/Application Support/Qwen
 
 const FILE: &str = "system-defaults.json";
 
-/// The version of the form in which our settings are written.
+/// The format version of our settings.
 const VERSION: u32 = 4;
 
-/// Returns the defaults that Qwen Code would read without ours.
+/// Returns the defaults that Qwen Code would read without us.
 pub(super) fn of_user(
     env: &dyn Fn(&str) -> Option<String>,
     read: ReadFile<'_>,
@@ -41,13 +41,13 @@ pub(super) fn of_user(
     Ok(Map::from_iter([("$version".to_owned(), VERSION.into())]))
 }
 
-/// Takes the defaults out of a command line that has some of ours.
+/// Takes our defaults out of an armed command line, if it has some.
 pub(super) fn take(armed: &mut Armed) -> Option<Result<Map<String, Value>, Unarmed>> {
     let at = armed.files.iter().position(|(name, _)| *name == FILE)?;
     Some(parse(&armed.files.remove(at).1))
 }
 
-/// Puts defaults into the file of this run, and makes Qwen Code read it.
+/// Writes defaults to this run's file, and makes Qwen Code read it.
 pub(super) fn put(settings: &Map<String, Value>, directory: &str, armed: &mut Armed) {
     let text = json!(settings).to_string();
     armed.files.push((FILE, text));
@@ -55,7 +55,7 @@ pub(super) fn put(settings: &Map<String, Value>, directory: &str, armed: &mut Ar
     armed.env.push((DEFAULTS, Path::new(directory).join(FILE).display().to_string()));
 }
 
-/// Returns the object that is a member of settings, which is added if it is missing.
+/// Returns the object in the member `name` of the settings. Adds the member if it is missing.
 pub(super) fn object<'a>(
     settings: &'a mut Map<String, Value>,
     member: &str,

@@ -1,7 +1,7 @@
-//! Qwen Code's hooks. They stand in the [defaults] of this run, since hooks of several files of
-//! settings add up.
+//! Qwen Code's hooks. They are in the [defaults] of this run, since Qwen Code combines the hooks of
+//! all its settings files.
 //!
-//! No message wakes Qwen Code through `--input-file`: in shell mode, such a text runs as a command.
+//! `--input-file` cannot be used to wake Qwen Code: in shell mode, the text would run as a command.
 
 use super::defaults;
 use crate::{
@@ -29,7 +29,8 @@ pub(super) const HOOKS: Hooks = Hooks {
     user_settings: |_| None,
     arm,
     print: Printed::context,
-    // In the context of a hook at the start, `<` becomes `&lt;`, and the brief's marks with it.
+    // In the context that a hook adds at the start, `<` becomes `&lt;`, which breaks the brief's
+    // marks.
     begins: None,
     prompt_queue: None,
     extension: None,
@@ -37,7 +38,7 @@ pub(super) const HOOKS: Hooks = Hooks {
 
 const PERMISSION: &str = "PermissionRequest";
 
-/// Our name for the request for permission to use the tool that puts a question to the person.
+/// Our name for the request for permission to use the tool that asks the person a question.
 const QUESTION: &str = "Question";
 
 /// The variable that Qwen Code sets for the commands of its agent.
@@ -63,12 +64,12 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
             || word.starts_with("--prompt=")
             || has_switch(word, 'p')
     })?;
-    // A free word is a subcommand, or a prompt, after whose answer Qwen Code ends.
+    // A free word is a subcommand or a prompt. After answering such a prompt, Qwen Code ends.
     refuse(free_word(arming.arguments, WITH_VALUE, WITH_VALUES))?;
     let mut settings = defaults::of_user(arming.env, arming.read)?;
     add_hooks(&mut settings, arming)?;
-    // Unless the settings turn them on, Qwen Code suggests no prompts in its empty composer after a
-    // turn: they look like typed text.
+    // Unless the settings ask for it, Qwen Code must not suggest prompts in its empty composer
+    // after a turn: they look like typed text.
     let ui = defaults::object(&mut settings, "ui")?;
     ui.entry("enableFollowupSuggestions").or_insert(false.into());
     let directory = arming.directory.to_str().ok_or(Unarmed::NotText)?;
@@ -79,12 +80,12 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     Ok(armed)
 }
 
-/// Adds our hooks behind those of the settings.
+/// Adds our hooks after those in the settings.
 fn add_hooks(settings: &mut Map<String, Value>, arming: &Arming<'_>) -> Result<(), Unarmed> {
     let hooks = defaults::object(settings, "hooks")?;
     for (name, _) in HOOKS.events {
         let line = shell_line(&(arming.command)(name));
-        // The agent may start another Qwen Code by a command, which finds these hooks, too.
+        // The agent may run another Qwen Code as a command, and that one reads these hooks, too.
         let line = format!("test -n \"${COMMAND_VARIABLE}\" || exec {line}");
         let mut group = json!({"hooks": [{"type": "command", "command": line}]});
         let event = if *name == QUESTION { PERMISSION } else { name };
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// Arms a run in which these variables are set, and these files exist.
+    /// Arms a run with these variables and these existing files.
     fn armed(
         arguments: &[&str],
         variables: &[(&str, &str)],
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_stand_in_a_file_that_a_variable_names() {
+    fn hooks_are_in_a_file_that_a_variable_names() {
         let armed = armed(&["--model", "m", "-i", "Begin."], &[], &[]).unwrap();
         assert_eq!(armed.arguments, ["--model", "m", "-i", "Begin."]);
         let path = Path::new("run").join("system-defaults.json").to_str().unwrap().to_owned();

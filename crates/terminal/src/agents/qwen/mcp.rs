@@ -1,5 +1,5 @@
-//! Handing an MCP server over to Qwen Code: in the [defaults] of this run, since servers of several
-//! files of settings add up.
+//! Gives Qwen Code an MCP server: in the [defaults] of this run, since Qwen Code combines the
+//! servers of all its settings files.
 
 use super::defaults;
 use crate::{
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    /// Hands a server over to a run with these files of hooks, whose user has these defaults.
+    /// Gives a server to a run that has these hook files and these user defaults.
     fn given(files: &[(&'static str, &str)], user: &str) -> Result<(Armed, Value), Unarmed> {
         let server = McpServer {
             command: &["/a b/relay".to_owned(), "mcp".to_owned()],

@@ -39,7 +39,7 @@ struct Message<'a> {
 #[derive(Deserialize)]
 struct Part {
     text: String,
-    /// Whether the agent thought the text and did not say it.
+    /// Whether the agent only thought the text.
     #[serde(default)]
     thought: bool,
 }
