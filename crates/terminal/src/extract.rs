@@ -42,14 +42,14 @@ use self::{
 use super::{outgoing::OutgoingMessage, recipe::CommandOutput, screen::Screen};
 use protocol::Moment;
 
-/// The time without output after which a turn is over.
+/// How long a turn must have no output before it is over.
 pub(super) const SILENCE_MS: u64 = 60_000;
 
 /// The time between two samples of the rows while there is output.
 const SAMPLE_MS: u64 = 50;
 
-/// The longest time for which a synchronized update may hide the screen. After this time, the rows
-/// are read in the middle of the update.
+/// How long a synchronized update may hide the screen. After this time, the rows are read in the
+/// middle of the update.
 pub(super) const UPDATE_MAX_MS: u64 = 1_000;
 
 /// An extractor of messages from the screen that a program's output paints.
@@ -58,13 +58,13 @@ pub struct ScreenExtractor {
     reader: ScreenReader,
     /// The time of the last output.
     output_at: Moment,
-    /// The time at which the rows were last sampled.
+    /// When the rows were last sampled.
     sampled_at: Moment,
     /// Whether there was output since the last sample.
     is_changed: bool,
-    /// The time at which the next rows become stable.
+    /// When the next rows become stable.
     stable_at: Option<Moment>,
-    /// The time since which stable rows have waited for the end of a synchronized update.
+    /// When stable rows began to wait for the end of a synchronized update.
     waits_since: Option<Moment>,
     /// Whether there was output since the end of the last turn.
     is_turn_open: bool,
@@ -72,13 +72,13 @@ pub struct ScreenExtractor {
 
 impl ScreenExtractor {
     /// Returns an extractor for a running program. Rows are final once they have scrolled off or
-    /// were unchanged for 250 ms.
+    /// have not changed for 250 ms.
     pub(crate) fn live(columns: usize, rows: usize) -> Self {
         Self::new(columns, rows, true, InjectedFrames::default())
     }
 
-    /// Returns an extractor for recorded bytes, which have no times. Rows are final once they have
-    /// scrolled off, when their alternate screen is left, and at the end.
+    /// Returns an extractor for recorded bytes, which have no timestamps. Rows are final once they
+    /// have scrolled off, when the program leaves their alternate screen, and at the end.
     pub fn offline(columns: usize, rows: usize) -> Self {
         Self::new(columns, rows, false, InjectedFrames::with_any_digits())
     }
@@ -105,18 +105,19 @@ impl ScreenExtractor {
         self.reader.rules.allows_inline = true;
     }
 
-    /// Reports arrows after other text, as in `so: ->relay:Bob <<<`, which are no messages.
+    /// Reports arrows after other text as problems, as in `so: ->relay:Bob <<<`. They begin no
+    /// messages.
     pub(crate) fn report_misplaced(&mut self) {
         self.reader.rules.reports_misplaced = true;
     }
 
-    /// Ignores this many blanks at the beginning of a row, which the program leaves before the text
-    /// of its agent.
+    /// Ignores this many blanks at the beginning of each row: the program's margin before its
+    /// agent's text.
     pub fn skip_margin(&mut self, blanks: usize) {
         self.reader.rules.margin = blanks;
     }
 
-    /// Leaves out the output of commands that the program runs.
+    /// Skips the output of commands that the program runs.
     pub(crate) fn leave_out(&mut self, output: CommandOutput) {
         self.reader.rules.command_output = output;
     }
@@ -153,8 +154,7 @@ impl ScreenExtractor {
         out.append(&mut self.reader.extracted);
     }
 
-    /// Extracts messages from rows that have become stable by `now`. To be called at
-    /// [`Self::deadline`].
+    /// Extracts messages from rows that have become stable by `now`. Call it at [`Self::deadline`].
     pub(crate) fn tick(&mut self, now: Moment, out: &mut Vec<Extracted>) {
         if !self.reader.is_live {
             return;
@@ -168,7 +168,7 @@ impl ScreenExtractor {
         out.append(&mut self.reader.extracted);
     }
 
-    /// Ends the agent's turn. The caller, which knows the program, has recognised the end.
+    /// Ends the agent's turn. The caller knows the program and has recognised the end.
     pub(crate) fn turn_over(&mut self, now: Moment, out: &mut Vec<Extracted>) {
         self.end_turn(now);
         out.append(&mut self.reader.extracted);
@@ -191,7 +191,7 @@ impl ScreenExtractor {
         extracted::split(out)
     }
 
-    /// Returns the time at which `tick` has something to do.
+    /// Returns when `tick` must be called next.
     pub(crate) fn deadline(&self) -> Option<Moment> {
         let silence = self.is_turn_open.then(|| self.output_at.plus(SILENCE_MS));
         let deadline = [self.stable_at, silence].into_iter().flatten().min();
@@ -199,9 +199,8 @@ impl ScreenExtractor {
     }
 
     /// Remembers that `body` is typed into the agent in a frame with these six digits, without
-    /// escapes, so the screen's echo of the frame is no message. Only for a screen that is not the
-    /// source of messages. If the screen is the source, marks are escaped: see
-    /// `remember_escaped`.
+    /// escapes, so that the screen's echo of the frame is no message. Only for a screen that is not
+    /// the source of messages; otherwise see [`Self::remember_escaped`].
     pub(crate) fn remember_injected(&mut self, hex: &str, body: &str) {
         self.reader.rules.frames.remember(hex, body);
     }
@@ -211,8 +210,8 @@ impl ScreenExtractor {
         self.reader.rules.frames.remember_escaped(hex);
     }
 
-    /// Whether the agent is in the middle of a message. Text that is typed now would become a part
-    /// of the message.
+    /// Whether the agent is in the middle of a message. Text typed now would become a part of the
+    /// message.
     pub(crate) fn is_in_message(&self) -> bool {
         self.reader.is_in_message
     }
@@ -222,7 +221,7 @@ impl ScreenExtractor {
         &self.screen
     }
 
-    /// Returns the screen, so that the caller can take its answers.
+    /// Returns the screen for taking its answers.
     pub(crate) fn screen_mut(&mut self) -> &mut Screen {
         &mut self.screen
     }
@@ -265,7 +264,7 @@ impl ScreenExtractor {
     }
 }
 
-/// Extracts all messages and problems from the recording of a program that leaves no margin.
+/// Extracts all messages and problems from the recording of a program without a margin.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn extract_recording(
     bytes: &[u8],

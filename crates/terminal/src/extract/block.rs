@@ -13,13 +13,13 @@ use protocol::{payload::THREAD_BYTES_MAX, topic, typed};
 const BEGIN: &str = "[[RELAY]]";
 const END: &str = "[[/RELAY]]";
 
-/// Returns the byte at which the JSON begins, if the line begins a block.
+/// Returns the byte where the JSON begins, if the line begins a block.
 pub(super) fn begin(line: &str) -> Option<usize> {
     let rest = LineStart::of(line)?.rest.strip_prefix(BEGIN)?;
     Some(line.len() - rest.len())
 }
 
-/// Returns the byte at which the JSON ends, if the line ends a block.
+/// Returns the byte where the JSON ends, if the line ends a block.
 pub(super) fn end(line: &str) -> Option<usize> {
     line.find(END)
 }
@@ -45,7 +45,7 @@ struct Fields<'a> {
 ///
 /// # Errors
 ///
-/// Returns a clause that says why no text is a message.
+/// If no text is a message: a clause that says why.
 pub(super) fn parse(texts: &[String]) -> Result<OutgoingMessage, String> {
     let mut reason = None;
     for text in texts {

@@ -1,10 +1,10 @@
-//! Recovery of a message's body from the lines on which it stands.
+//! Recovers a message's body from the lines that contain it.
 
 use super::body_row::{BodyLine, BodyRow};
 use super::rejoin::rejoin;
 
-/// Whether a line closes a message: it ends with `>>>` without a backslash before, and perhaps
-/// blanks.
+/// Whether a line closes a message: it ends with `>>>`, perhaps followed by blanks, and without a
+/// backslash before it.
 pub(super) fn closes(text: &str) -> bool {
     text.trim_end().strip_suffix(">>>").is_some_and(|rest| !rest.ends_with('\\'))
 }
@@ -15,9 +15,9 @@ pub(super) fn before_close(text: &str) -> &str {
     text.strip_suffix(">>>").unwrap_or(text)
 }
 
-/// Returns a body without common indentation, without hanging indentation (of `hang` columns), and
-/// without the line breaks that a CLI inserted to fit the text into `columns`. `columns` is `None`
-/// for a text that is not on a screen.
+/// Returns a body without common indentation, without a hanging indent of `hang` columns, and
+/// without line breaks that a CLI inserted to fit the text into `columns`. `columns` is `None` for
+/// a text that is not on a screen.
 pub(super) fn recover_body(lines: &[BodyLine<'_>], hang: usize, columns: Option<usize>) -> String {
     let mut rows: Vec<BodyRow<'_>> = lines.iter().map(|line| BodyRow::of(line, hang)).collect();
     let texts = rows.iter().filter(|row| !row.text.is_empty());

@@ -4,7 +4,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::logical_line::LogicalLine;
 
-/// The number of columns between two tab stops.
+/// The distance between two tab stops, in columns.
 const TAB_COLUMNS: usize = 8;
 
 /// A line of a message, and the part of the line that belongs to the body.
@@ -13,7 +13,7 @@ pub(super) struct BodyLine<'a> {
     pub(super) line: &'a LogicalLine,
     /// The part of the line's text that belongs to the body, with its indentation.
     pub(super) text: &'a str,
-    /// The column at which `text` counts as beginning, if `text` follows an opening line's marks.
+    /// The column where `text` begins, if `text` follows an opening line's marks.
     pub(super) column: Option<usize>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct BodyRow<'a> {
 }
 
 impl<'a> BodyRow<'a> {
-    /// Returns the row of a line. Hanging indentation of `hang` columns does not belong to the body.
+    /// Returns the row of a line. A hanging indent of `hang` columns does not belong to the body.
     pub(super) fn of(line: &BodyLine<'a>, hang: usize) -> Self {
         let text = line.text.trim_start_matches([' ', '\t']);
         let lead = &line.text[..line.text.len() - text.len()];

@@ -35,13 +35,13 @@ pub enum Fault {
     TooLarge,
     /// The body is empty.
     Empty,
-    /// The message stands in a frame of another message, which the agent quotes.
+    /// The message is in a frame of another message, which the agent quotes.
     Quoted,
-    /// The message stands in a code fence that was never closed.
+    /// The message is in a code fence that was never closed.
     Fenced,
     /// The message was overwritten on the screen before it was closed.
     Overwritten,
-    /// Other text stands before the arrow in its line.
+    /// The arrow follows other text on its line.
     Misplaced,
 }
 

@@ -1,4 +1,4 @@
-//! Code fences. No text in a code fence is a message.
+//! Code fences. Nothing inside a code fence is a message.
 
 use super::logical_line::LineStart;
 
@@ -10,8 +10,8 @@ pub(super) struct Fence {
 }
 
 impl Fence {
-    /// Returns the fence that a line opens, if it opens one. A CLI's bullet in column 0, and the
-    /// marks of list items, may stand before the fence.
+    /// Returns the fence that a line opens, if any. The line may begin with a CLI's bullet in
+    /// column 0 and with marks of list items.
     pub(super) fn opened_by(line: &str) -> Option<Self> {
         let text = LineStart::of(line).map_or(line, |start| start.rest);
         let text = without_list_marks(text);
@@ -21,8 +21,8 @@ impl Fence {
         is_fence.then_some(Self { mark, length })
     }
 
-    /// Whether a line closes the fence: it consists of the fence's mark, at least as often as in
-    /// the opening line.
+    /// Whether a line closes the fence: it consists of the fence's mark, repeated at least as often
+    /// as in the opening line.
     pub(super) fn closed_by(self, line: &str) -> bool {
         let text = line.trim();
         text.len() >= self.length && text.chars().all(|c| c == self.mark)

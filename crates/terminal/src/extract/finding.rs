@@ -1,10 +1,10 @@
-//! The findings of the line scanner, with the rows on which they stand.
+//! The findings of the line scanner, with their rows.
 
 use super::extracted::{Extracted, Fault, Problem};
 use super::logical_line::LogicalLine;
 use super::target::shorten;
 
-/// A finding: a message or problem, and the rows on which it stands.
+/// A finding: a message or problem, and its rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) extracted: Extracted,
@@ -19,20 +19,19 @@ pub(super) struct Finding {
     pub(super) if_extended: IfExtended,
 }
 
-/// The effect on a finding if the program added more text to its last row.
+/// How more text on a finding's last row would change the finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IfExtended {
     /// No effect.
     Unchanged,
-    /// The message would no longer end on this row, since its `>>>` would not be at the end of the
-    /// line.
+    /// The message would no longer end on this row, since its `>>>` would no longer end the line.
     Reopened,
     /// The arrow and the name on this row would become an opening line.
     Completed,
 }
 
 impl Finding {
-    /// Returns a finding for a problem of this line.
+    /// Returns a finding for a problem in this line.
     pub(super) fn problem(fault: Fault, line: &LogicalLine, sentence: String) -> Self {
         let first_line = shorten(line.text.trim());
         let problem = Problem { fault, sentence, line: first_line.clone() };
@@ -66,7 +65,7 @@ impl Finding {
         matches!(&self.extracted, Extracted::Problem(problem) if problem.fault == fault)
     }
 
-    /// Turns the finding into a problem: the message stands in a frame that the agent quotes.
+    /// Turns the finding into a problem: the message is in a frame that the agent quotes.
     pub(super) fn into_quoted(self) -> Self {
         let reason = "stands in a frame that you quote; to send it, write it outside of the frame";
         let sentence = sentence(&self.first_line, reason);

@@ -1,5 +1,5 @@
-//! Fuzzing of a screen and of extraction. Any output of a program, in any pieces, must cause no
-//! panic, take bounded memory, and give the same messages.
+//! Fuzzing of a screen and of extraction. Any output, however it is split, must cause no panic,
+//! take bounded memory, and give the same messages.
 
 use super::{Extracted, ScreenExtractor, TextExtractor, extract_recording, extracted::split};
 use crate::{OutgoingMessage, oracle::is_terminal_answer, screen::Screen};
@@ -13,13 +13,13 @@ use protocol::{
 const ROWS_MAX: usize = 250;
 const COLUMNS_MAX: usize = 600;
 
-/// The number of bytes of answers from which on a screen answers no more queries.
+/// A screen with this many bytes of unread answers answers no more queries.
 const ANSWER_BYTES_MAX: usize = 1024;
 
-/// The most bytes of a message's body.
+/// The maximum size of a message's body, in bytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// The most pieces into which the output of a running program is cut.
+/// The maximum number of pieces of a running program's output.
 const PIECES_MAX: usize = 64;
 
 /// Runs an input: the first bytes state the size, the cuts and whether the one-line form is
@@ -94,7 +94,7 @@ fn messages(found: Vec<Extracted>) -> Vec<OutgoingMessage> {
     messages
 }
 
-/// Checks that a message has a form that can be sent.
+/// Checks that a message can be sent.
 fn check(message: &OutgoingMessage) {
     if message.to != EVERYONE {
         drop(Name::parse_any(&message.to).expect("a name"));

@@ -1,7 +1,7 @@
 //! Frames in the program's output or transcript.
 //!
-//! A whole frame in the agent's own text is a quotation, whoever typed it and in whichever run. On
-//! a screen that is not the source of messages, the rows of a frame are an echo of the typed text.
+//! A whole frame in the agent's own text is a quotation, whoever typed it and in any run. On a
+//! screen that is not the source of messages, a frame's rows are an echo of the typed text.
 
 use crate::bounded;
 use std::{
@@ -9,10 +9,10 @@ use std::{
     ops::Range,
 };
 
-/// The most frames of each kind that are remembered.
+/// How many frames of each kind are remembered.
 const FRAMES_MAX: usize = 1024;
 
-/// The most characters of a prompt (blanks, prompt signs, bars) before a frame.
+/// The maximum number of characters of a prompt (blanks, prompt signs, bars) before a frame.
 const PROMPT_CHARACTERS_MAX: usize = 8;
 
 /// The number of digits that identify a frame.
@@ -21,17 +21,17 @@ const HEX_DIGITS: usize = 6;
 /// The frames that were typed recently.
 #[derive(Debug, Clone, Default)]
 pub(super) struct InjectedFrames {
-    /// The digits of frames that were typed without escapes, and the most rows that each takes on a
-    /// narrow screen.
+    /// The digits of frames that were typed without escapes, and how many rows each takes at most
+    /// on a narrow screen.
     plain: VecDeque<(String, usize)>,
     /// The digits of frames that were typed with all marks in them escaped.
     escaped: VecDeque<String>,
-    /// Whether any six digits count as those of a frame. This holds for recordings, where the
-    /// digits of frames are not known.
+    /// Whether any six digits count as a frame's digits. Recordings need this: the digits of their
+    /// frames are not known.
     accepts_any_digits: bool,
 }
 
-/// A frame whose end has not been read.
+/// A frame that has not ended yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OpenFrame {
     end: String,
@@ -39,7 +39,7 @@ pub(super) struct OpenFrame {
 }
 
 impl InjectedFrames {
-    /// Returns a memory that treats any six digits as those of a known frame.
+    /// Returns a memory that accepts any six digits as a known frame's.
     pub(super) fn with_any_digits() -> Self {
         Self { accepts_any_digits: true, ..Self::default() }
     }
@@ -47,8 +47,8 @@ impl InjectedFrames {
     /// Remembers that `body` is typed between `[relay HEX` and `[/relay HEX]`.
     pub(super) fn remember(&mut self, hex: &str, body: &str) {
         let lines = body.lines().count();
-        // The limit matters for a CLI that shows only the beginning of a frame: not much of the
-        // text after the frame may be taken for the frame.
+        // A CLI may show only the beginning of a frame. The limit keeps the text that follows from
+        // being taken for the frame.
         let rows_max = lines + body.len() / 20 + 8;
         bounded::push(&mut self.plain, FRAMES_MAX, (hex.to_owned(), rows_max));
     }
@@ -58,15 +58,15 @@ impl InjectedFrames {
         bounded::push(&mut self.escaped, FRAMES_MAX, hex.to_owned());
     }
 
-    /// Returns the position after an escaped frame's last line, if the line shows its digits whole.
+    /// Returns the position after an escaped frame's last line, if the line shows all its digits.
     pub(super) fn end_of_escaped(&self, line: &str) -> Option<usize> {
         let (hex, after) = end_digits(line)?;
         let is_escaped = self.escaped.iter().any(|escaped| escaped == hex);
         is_escaped.then_some(line.len() - after.len())
     }
 
-    /// Whether a line ends an escaped frame, as far as a narrow screen shows the line. A code fence
-    /// that is open at this line was typed as a part of the frame, and ends with the frame.
+    /// Whether a line ends an escaped frame. On a narrow screen, the line may be cut off. A code
+    /// fence that is open here was typed as a part of the frame, and ends with it.
     pub(super) fn ends_escaped_frame(&self, line: &str) -> bool {
         let Some((_, after)) = line.split_once("[/relay ") else { return false };
         let shown = after.split(']').next().unwrap_or_default().trim_end();
@@ -93,8 +93,8 @@ impl OpenFrame {
     }
 }
 
-/// Returns the numbers of the lines inside of the whole frames in a text. A header without its end
-/// is no frame.
+/// Returns the line numbers inside each whole frame of a text. A header without its end is no
+/// frame.
 pub(super) fn quoted_lines(text: &str) -> Vec<Range<u64>> {
     let (mut quoted, mut open) = (Vec::new(), HashMap::new());
     for (number, line) in (0..).zip(text.split('\n')) {
@@ -107,7 +107,7 @@ pub(super) fn quoted_lines(text: &str) -> Vec<Range<u64>> {
     quoted
 }
 
-/// Whether these are the digits of a frame's first line and the text after them.
+/// Whether these are the digits of a frame's first line, followed by the rest of that line.
 fn is_header(hex: &str, rest: &str) -> bool {
     hex.bytes().all(|byte| byte.is_ascii_hexdigit()) && rest.starts_with(" from ")
 }

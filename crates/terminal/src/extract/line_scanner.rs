@@ -1,7 +1,7 @@
 //! The line scanner, which finds messages, blocks, code fences and frames in lines.
 //!
-//! The scanner reads lines of a terminal and lines of a transcript in the same way. Rows that may
-//! still change are read by a clone of the scanner.
+//! The scanner reads lines of a terminal and lines of a transcript in the same way. A clone of the
+//! scanner reads rows that may still change.
 
 use super::block;
 use super::body::{before_close, closes};
@@ -18,7 +18,7 @@ use super::target::shorten;
 const ONE_LINE_FORM: &str = "`->relay:NAME text` alone counts only where your user starts you with \
                              `agent-relay run --inline`";
 
-/// A scanner, with its state after the lines that it has read.
+/// A scanner, with its state after the lines read so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LineScanner {
     state: State,
@@ -34,8 +34,8 @@ enum State {
     /// Outside of messages, blocks and fences.
     #[default]
     Text,
-    /// In a code fence. The line is the first one in the fence that would begin a message
-    /// elsewhere.
+    /// In a code fence. The line is the first in the fence that would begin a message outside of
+    /// it.
     Fence(Fence, Option<LogicalLine>),
     /// In a message or block.
     Open(OpenMessage),
@@ -58,7 +58,7 @@ impl LineScanner {
     }
 
     /// Reads the next line, and appends the findings that it completes. Text after the end of a
-    /// typed frame is read as a line of its own, since a program may answer before the Enter.
+    /// typed frame counts as a separate line, since a program may answer before the Enter.
     pub(super) fn read(&mut self, line: LogicalLine, rules: &Rules, out: &mut Vec<Finding>) {
         match rules.frames.end_of_escaped(&line.text) {
             Some(end) if !line.text[end..].trim().is_empty() => {
@@ -79,7 +79,7 @@ impl LineScanner {
         }
         self.quote = None;
         if self.is_in_frame(&line.text, rules) {
-            // The body of a message may quote such a line. Marks in the line have no effect there.
+            // A message's body may quote such a line; its marks have no effect there.
             return self.push(line);
         }
         self.read_own(line, rules, out);
@@ -134,7 +134,7 @@ impl LineScanner {
         }
     }
 
-    /// Drops the open message or block. Returns the finding that it was overwritten.
+    /// Drops the open message or block. Returns it as an overwritten finding.
     pub(super) fn drop_open(&mut self) -> Option<Finding> {
         let State::Open(open) = &self.state else { return None };
         let finding = open.overwritten();
@@ -178,8 +178,7 @@ impl LineScanner {
         self.add(line, rules, out);
     }
 
-    /// Reads a line of an open message or block. If the line is an opening line, it begins another
-    /// message.
+    /// Reads a line of an open message or block. An opening line begins another message.
     fn collect(&mut self, line: LogicalLine, rules: &Rules, out: &mut Vec<Finding>) {
         if self.is_in_body_fence(&line, rules) {
             return self.push(line);
@@ -193,7 +192,7 @@ impl LineScanner {
         self.add(line, rules, out);
     }
 
-    /// Adds a line to the open message or block, and closes it if the line ends it.
+    /// Adds a line to the open message or block. Closes it if the line is its end.
     fn add(&mut self, line: LogicalLine, rules: &Rules, out: &mut Vec<Finding>) {
         let State::Open(open) = &mut self.state else { return };
         let is_closed = open.is_closed_by(&line.text);
@@ -211,7 +210,7 @@ impl LineScanner {
         }
     }
 
-    /// Whether a line belongs to a code fence in the body of the open message, and so is text.
+    /// Whether a line is text because it belongs to a code fence in the open message's body.
     fn is_in_body_fence(&mut self, line: &LogicalLine, rules: &Rules) -> bool {
         let State::Open(OpenMessage { form: Form::Message(_), fence, .. }) = &mut self.state else {
             return false;
@@ -236,7 +235,7 @@ impl LineScanner {
     }
 }
 
-/// Returns the problem of a line that has the arrow and a name, but no `<<<`.
+/// Returns the problem of a line with the arrow and a name, but without `<<<`.
 fn without_open(line: &LogicalLine, rules: &Rules) -> Finding {
     let text = shorten(line.text.trim());
     let reason = match rules.allows_inline {
@@ -246,7 +245,7 @@ fn without_open(line: &LogicalLine, rules: &Rules) -> Finding {
     Finding { if_extended: IfExtended::Completed, ..Finding::malformed(line, &reason) }
 }
 
-/// Whether a line would begin a message or block if it stood outside of code fences.
+/// Whether a line would begin a message or block outside of code fences.
 fn begins_message(line: &str) -> bool {
     matches!(ParsedLine::parse(line, false), ParsedLine::Opening(_)) || block::begin(line).is_some()
 }

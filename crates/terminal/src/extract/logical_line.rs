@@ -1,13 +1,12 @@
-//! Logical lines. A logical line joins the rows into which the terminal broke a long line.
+//! Logical lines. A logical line joins the rows of a long line that the terminal wrapped.
 //!
-//! Each line of a text that is not on a screen is a logical line of one row.
+//! In a text that is not on a screen, each line is a logical line of one row.
 
 use unicode_width::UnicodeWidthStr;
 
 use crate::screen::Row;
 
-/// The number of bytes at which a line is cut off. A message of this length is too large in any
-/// case.
+/// The number of bytes where a line is cut off. A message of this length is too large anyway.
 const LINE_BYTES_MAX: usize = 2 << 20;
 
 /// The beginning of a message.
@@ -20,7 +19,7 @@ pub(super) const BULLETS: [char; 6] = ['⏺', '●', '•', '✦', '◆', '○']
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct LogicalLine {
     pub(super) text: String,
-    /// The number of columns that the text fills, on all its rows together.
+    /// The number of columns of the text, summed over its rows.
     pub(super) width: usize,
     /// Whether the terminal broke the line into several rows.
     pub(super) is_wrapped: bool,
@@ -44,7 +43,7 @@ impl LogicalLine {
         }
     }
 
-    /// Adds the next row, into which the terminal broke the line.
+    /// Adds the next row of a line that the terminal wrapped.
     pub(super) fn add(&mut self, row: &Row, number: u64) {
         if self.text.len() < LINE_BYTES_MAX {
             self.text.push_str(&row.text);
@@ -62,13 +61,12 @@ impl LogicalLine {
     }
 }
 
-/// A line whose beginning (indentation or a bullet) is split off, so that a message may begin at
-/// `rest`.
+/// A line without its indentation or bullet, so that a message may begin at `rest`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LineStart<'a> {
     /// The column where `rest` begins.
     pub(super) column: usize,
-    /// The columns of hanging indentation below a bullet in column 0; 0 without a bullet.
+    /// The columns of the hanging indent below a bullet in column 0; 0 without a bullet.
     pub(super) hang: usize,
     /// The text after indentation and bullet.
     pub(super) rest: &'a str,
@@ -97,9 +95,8 @@ impl<'a> LineStart<'a> {
     }
 }
 
-/// Whether a line that begins with this row can matter outside of messages, blocks and fences, that
-/// is, whether it may begin one of these or a frame. The check is cheap, so that a flood of output
-/// is read fast.
+/// Whether a line that begins with this row may begin a message, block, fence or frame. Other lines
+/// do not matter outside of these. The check is cheap, so that a flood of output is read fast.
 pub(super) fn may_matter(text: &str, reports_misplaced: bool) -> bool {
     if reports_misplaced && text.contains(ARROW) {
         return true;

@@ -1,15 +1,15 @@
-//! Marks of messages in text that is typed into a program whose screen is read. A backslash inside
-//! of each mark makes the mark plain text.
+//! Marks of messages in text that is typed into a program when messages are read from its screen. A
+//! backslash inside each mark makes it plain text.
 //!
-//! The backslash stands inside the mark and not before it. As a result, no row contains a whole
-//! mark of typed text, however the program wraps the text and whichever part of it the screen
-//! shows. A whole mark on the screen is therefore the agent's own. In the arrow, the backslash
-//! stands before a letter, since programs that draw Markdown keep a backslash there.
+//! The backslash goes inside the mark and not before it. As a result, no row contains a whole mark
+//! of typed text, however the program wraps the text and whichever part of it the screen shows. A
+//! whole mark on the screen is therefore the agent's own. In the arrow, the backslash comes before
+//! a letter, since programs that draw Markdown keep a backslash there.
 
 use unicode_width::UnicodeWidthChar;
 
-/// The marks that begin and end messages and blocks. Each is in two parts, between which the
-/// backslash goes.
+/// The marks that begin and end messages and blocks. The backslash goes between the two parts of
+/// each.
 const MARKS: [(&str, &str); 4] =
     [("->", "relay:"), ("[[", "RELAY]]"), ("[[/", "RELAY]]"), (">>", ">")];
 
@@ -47,8 +47,8 @@ pub(super) fn unescape(text: &str, on_screen: bool) -> String {
     unescaped
 }
 
-/// Returns the byte where the backslash of the mark at the beginning of a text belongs, and whether
-/// a backslash stands there.
+/// Returns where the backslash belongs in the mark that a text begins with, as a byte offset, and
+/// whether it is there.
 fn mark(text: &str) -> Option<(usize, bool)> {
     MARKS.iter().filter(|(head, _)| text.starts_with(&head[..1])).find_map(|(head, tail)| {
         let middle = end_of(text, head)?;
@@ -58,8 +58,8 @@ fn mark(text: &str) -> Option<(usize, bool)> {
     })
 }
 
-/// Returns the byte at which a part of a mark ends, if the text begins with that part. Characters
-/// without width are skipped, since programs may leave them out.
+/// Returns the byte offset after `part` of a mark, if the text begins with it. Skips characters
+/// without width, since programs may leave them out.
 fn end_of(text: &str, part: &str) -> Option<usize> {
     let mut characters = text.chars();
     for wanted in part.chars() {

@@ -15,26 +15,25 @@ use super::{
 };
 use crate::outgoing::OutgoingMessage;
 
-/// The most bytes of a body as JSON text: an envelope of 1 MiB, with 4 KiB left for its header.
+/// The maximum size of a body as JSON text: an envelope of 1 MiB, less 4 KiB for its header.
 const BODY_BYTES_MAX: usize = (1 << 20) - (4 << 10);
 
-/// The number of bytes of lines above which a message counts as too large while it is collected.
+/// A message with more bytes of lines than this counts as too large while it is collected.
 const COLLECTED_BYTES_MAX: usize = 2 << 20;
 
-/// The number of letters of a second line that distinguish a message from others with the same
-/// opening line.
+/// How many letters of the second line distinguish messages with the same opening line.
 const SECOND_LINE_LETTERS: usize = 16;
 
-/// The correct form of a message, as an ending for sentences about mistakes.
+/// The correct form of a message, to end a sentence about a mistake.
 pub(super) const HOW: &str =
     "write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>";
 
-/// The form in which a message is written.
+/// The form of a message.
 #[derive(Debug, Clone)]
 pub(super) enum Form {
     /// A message with this opening line.
     Message(Box<OpeningLine>),
-    /// A block, with the byte of its first line at which the JSON begins.
+    /// A block, with the byte of its first line where the JSON begins.
     Block(usize),
 }
 
@@ -46,7 +45,7 @@ pub(super) struct OpenMessage {
     pub(super) fence: Option<Fence>,
     lines: Vec<LogicalLine>,
     bytes: usize,
-    /// Whether rows of the message may have been erased, so that a missing end may not be the
+    /// Whether rows of the message may have been erased. If so, a missing end may not be the
     /// agent's mistake.
     pub(super) may_be_overwritten: bool,
 }
@@ -57,7 +56,7 @@ impl OpenMessage {
         Self { form, fence: None, lines: Vec::new(), bytes: 0, may_be_overwritten: false }
     }
 
-    /// Whether this line, if it is the next one, ends the message.
+    /// Whether this line, as the next one, ends the message.
     pub(super) fn is_closed_by(&self, line: &str) -> bool {
         match &self.form {
             Form::Message(opening) if self.lines.is_empty() => {
@@ -68,7 +67,7 @@ impl OpenMessage {
         }
     }
 
-    /// Adds a line. Once the message is too large, only the text of its opening line is kept.
+    /// Adds a line. Once the message is too large, only its opening line's text is kept.
     pub(super) fn push(&mut self, mut line: LogicalLine) {
         self.bytes = self.bytes.saturating_add(line.text.len() + 1);
         if self.is_too_large() {
@@ -78,7 +77,7 @@ impl OpenMessage {
         self.lines.push(line);
     }
 
-    /// Returns the finding for a message that has no end when the turn, or the text, ends.
+    /// Returns the finding for a message that is still open at the end of the turn or text.
     pub(super) fn unclosed(&self) -> Finding {
         match self.may_be_overwritten {
             true => self.overwritten(),
@@ -86,13 +85,13 @@ impl OpenMessage {
         }
     }
 
-    /// Returns the finding for a message of which rows were overwritten.
+    /// Returns the finding for a message with overwritten rows.
     pub(super) fn overwritten(&self) -> Finding {
         let reason = "was overwritten on the screen before its end was read; send it again";
         self.fault(Fault::Overwritten, reason)
     }
 
-    /// Returns the finding for a message that is closed.
+    /// Returns the finding for a closed message.
     pub(super) fn close(&self, rules: &Rules) -> Finding {
         match &self.form {
             _ if self.is_too_large() => self.too_large(),
@@ -146,9 +145,8 @@ impl OpenMessage {
         self.lines.last().map_or(0, |line| line.last_row)
     }
 
-    /// Returns the parts of the lines that belong to the body. Of the first line, that is the text
-    /// from byte `from` on, which counts as standing in `column`. Of the last line, it is the text
-    /// up to the byte that `end` returns.
+    /// Returns the parts of the lines that belong to the body. The first line counts from byte
+    /// `from` on, and begins in `column`. The last line counts up to the byte that `end` returns.
     fn body_lines(
         &self,
         from: usize,
@@ -167,7 +165,7 @@ impl OpenMessage {
         lines
     }
 
-    /// Returns the first letters of the second line, which do not depend on the size of the screen.
+    /// Returns the first letters of the second line. They do not depend on the screen's size.
     fn second_line(&self) -> String {
         let text = self.lines.get(1).map_or("", |line| &line.text);
         text.chars().filter(|c| c.is_alphanumeric()).take(SECOND_LINE_LETTERS).collect()

@@ -9,11 +9,11 @@ use protocol::topic;
 
 const OPEN: &str = "<<<";
 
-/// The most bytes of a tag's value. The limit of topics also holds for threads, and the id of a
-/// delivery is shorter.
+/// The maximum size of a tag's value, in bytes. The limit of topics also holds for threads; ids of
+/// deliveries are shorter.
 const TAG_BYTES_MAX: usize = topic::TOPIC_BYTES_MAX;
 
-/// A parsed line: whether it opens a message, and if not, why.
+/// A parsed line: whether it opens a message, or why not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ParsedLine {
     /// Opens no message.
@@ -29,16 +29,16 @@ pub(super) enum ParsedLine {
 /// A line that opens a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OpeningLine {
-    /// The message, whose body is still missing.
+    /// The message, still without its body.
     pub(super) message: OutgoingMessage,
     /// The arrow's column.
     pub(super) column: usize,
-    /// The columns of hanging indentation below a bullet.
+    /// The columns of the hanging indent below a bullet.
     pub(super) hang: usize,
-    /// The byte of the line at which the body begins: after `<<<`, or after the name in the
-    /// one-line form.
+    /// The byte of the line where the body begins: after `<<<`, or after the name in the one-line
+    /// form.
     pub(super) body_at: usize,
-    /// Whether the line has the one-line form, in which it is the whole message.
+    /// Whether the line has the one-line form and so is the whole message.
     pub(super) is_inline: bool,
 }
 
@@ -66,7 +66,8 @@ impl ParsedLine {
     }
 }
 
-/// Whether a line has an opening line after other text that does not end with a quotation mark.
+/// Whether a line has an opening line after other text, unless that text ends with a quotation
+/// mark.
 pub(super) fn is_misplaced(line: &str) -> bool {
     line.match_indices(ARROW).any(|(at, _)| {
         let before = line[..at].trim_end();
@@ -76,7 +77,7 @@ pub(super) fn is_misplaced(line: &str) -> bool {
     })
 }
 
-/// Parses the target and the tags. Also returns the rest of the text, with which the body begins.
+/// Parses the target and the tags. Also returns the rest of the text, where the body begins.
 fn parse_header(text: &str, opens: bool) -> Result<(OpeningLine, &str), String> {
     let end = target(text).len();
     if end == 0 {
@@ -123,7 +124,7 @@ impl OpeningLine {
     ///
     /// # Errors
     ///
-    /// Returns a clause about a tag whose value is not allowed.
+    /// If the tag's value is not allowed: a clause that says why.
     fn set_tag(&mut self, text: &str) -> Result<bool, String> {
         let Some((key, value)) = text.split_once(':') else { return Ok(false) };
         let is_valid = !value.is_empty()

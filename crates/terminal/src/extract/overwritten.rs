@@ -1,7 +1,7 @@
 //! Messages that were overwritten on the screen before they were closed.
 //!
-//! A program often paints such a message again, so that it can be read completely. The agent is
-//! told only if the program has not done so by the end of the turn.
+//! A program often repaints such a message, so that it can be read completely. The agent is
+//! notified only if the program has not done so by the end of the turn.
 
 use std::collections::VecDeque;
 
@@ -9,8 +9,8 @@ use super::extracted::{Extracted, Fault};
 use super::finding::Finding;
 use crate::bounded;
 
-/// The most overwritten messages that are remembered, and the most messages that were read. Older
-/// ones are forgotten.
+/// How many overwritten messages, and how many read messages, are remembered. Older ones are
+/// forgotten.
 const REMEMBERED_MAX: usize = 256;
 
 /// The beginning of a message: its first line, and as much of its second line as was read.
@@ -19,16 +19,15 @@ type Beginning = (String, String);
 /// The overwritten messages of a turn.
 #[derive(Debug, Default)]
 pub(super) struct OverwrittenMessages {
-    /// The beginnings of messages that have not been read completely so far, with the problems to
-    /// report.
+    /// The beginnings of messages not read completely yet, with the problems to report.
     pending: VecDeque<(Beginning, Extracted)>,
-    /// The beginnings of messages that were read completely, or reported, recently.
+    /// The beginnings of messages that were recently read completely or reported.
     read: VecDeque<Beginning>,
 }
 
 impl OverwrittenMessages {
-    /// Returns a finding unless it is an overwritten message, which is remembered instead. A
-    /// message that was read completely, or whose own fault is reported, no longer counts as
+    /// Returns the finding, unless it is an overwritten message; that is remembered instead. A
+    /// message that was read completely, or reported for its own fault, no longer counts as
     /// overwritten.
     pub(super) fn filter(&mut self, finding: Finding) -> Option<Finding> {
         if finding.has_fault(Fault::Overwritten) {
@@ -66,7 +65,7 @@ impl OverwrittenMessages {
     }
 }
 
-/// Whether an overwritten message may be the message with the beginning `other`.
+/// Whether an overwritten message may be the message that begins with `other`.
 fn may_be_same(overwritten: &Beginning, other: &Beginning) -> bool {
     overwritten.0 == other.0 && other.1.starts_with(&*overwritten.1)
 }

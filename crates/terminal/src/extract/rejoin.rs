@@ -7,19 +7,17 @@
 use super::body_row::BodyRow;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// The most columns by which the widest row may be narrower than the screen and still show the
-/// column at which the CLI wraps.
+/// How many columns narrower than the screen the widest row may be and still show where the CLI
+/// wraps.
 pub(super) const FULL_ROW_MARGIN: usize = 8;
 
-/// The number of columns by which CLIs sometimes wrap too early. This is taken into account only in
-/// a long line.
+/// How many columns too early CLIs sometimes wrap. It is only considered in a long line.
 const EARLY_COLUMNS: usize = 2;
 
-/// The number of rows from which on a line counts as long.
+/// A line with at least this many rows counts as long.
 const LONG_LINE_ROWS: usize = 5;
 
-/// The number of equal characters at the beginning of two rows that are a series and not a wrapped
-/// line.
+/// Two rows that begin with this many equal characters are a series, not a wrapped line.
 const SERIES_CHARACTERS: usize = 6;
 
 /// Returns the lines that were wrapped into these rows, with their indentation.
@@ -50,21 +48,21 @@ pub(super) fn rejoin(mut rows: Vec<BodyRow<'_>>, columns: usize) -> Vec<String> 
 
 /// A row that may continue the row above it.
 struct Continuation<'a> {
-    /// The text of the line so far, up to and with `above`.
+    /// The text of the line so far, including `above`.
     line: &'a str,
     above: &'a BodyRow<'a>,
     below: &'a BodyRow<'a>,
-    /// The text column of the list item that `above` belongs to.
+    /// The text column of the list item that contains `above`.
     item_column: Option<usize>,
-    /// The number of columns at which the CLI wraps.
+    /// The number of columns that the CLI wraps at.
     limit: usize,
-    /// The number of columns by which the CLI may have wrapped the row too early.
+    /// How many columns too early the CLI may have wrapped the row.
     early: usize,
 }
 
 impl Continuation<'_> {
-    /// Returns the text between the two rows if they belong to one line, or `None` if `below`
-    /// begins another line.
+    /// Returns the text between the two rows if they belong to one line. `None` if `below` begins
+    /// another line.
     fn separator(&self) -> Option<&'static str> {
         let Self { above, below, .. } = *self;
         if above.text.is_empty() || below.text.is_empty() {
@@ -87,8 +85,8 @@ impl Continuation<'_> {
         (!begins_line && !fits).then(|| self.blank_or_nothing(text, first_word))
     }
 
-    /// Returns the separator between two joined rows: a blank, or nothing if a long word or a line
-    /// of wide characters was cut.
+    /// Returns the separator between two joined rows: a blank, or nothing if the CLI cut a long
+    /// word or a line of wide characters.
     fn blank_or_nothing(&self, below: &str, first_word: usize) -> &'static str {
         let Self { above, limit, .. } = *self;
         let last_word = above.text.split_whitespace().next_back().map_or(0, UnicodeWidthStr::width);
@@ -101,7 +99,8 @@ impl Continuation<'_> {
     }
 }
 
-/// Returns the text column of the list item that a row belongs to, given that of the row above.
+/// Returns the text column of the list item that contains a row, given the column for the row
+/// above.
 fn item_column_after(item_column: Option<usize>, row: &BodyRow<'_>) -> Option<usize> {
     match list_mark_columns(row.text) {
         Some(columns) => Some(row.indent + columns),
@@ -131,8 +130,8 @@ fn begins_with_mark(text: &str) -> bool {
         || ((1..=6).contains(&level) && heading.starts_with(' '))
 }
 
-/// Returns the number of columns from the beginning of a list item's mark to its text, or `None`
-/// for a row that begins no list item.
+/// Returns the number of columns from the beginning of a list item's mark to its text. `None` if
+/// the row begins no list item.
 fn list_mark_columns(text: &str) -> Option<usize> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let rest = match digits {
@@ -144,7 +143,7 @@ fn list_mark_columns(text: &str) -> Option<usize> {
     (after.len() < rest.len()).then(|| text[..text.len() - after.len()].width())
 }
 
-/// Returns the quote bars at the beginning of a row, and the text after the bars.
+/// Returns the quote bars that a row begins with, and the text after them.
 fn quote_bar(text: &str) -> Option<(&str, &str)> {
     let rest = text.trim_start_matches(['>', '▎', '▌', '│', '┃', ' ']);
     let bar = &text[..text.len() - rest.len()];

@@ -1,7 +1,7 @@
-//! The row scanner: it joins a screen's rows to logical lines, which a [`LineScanner`] reads.
+//! The row scanner, which joins a screen's rows to logical lines for a [`LineScanner`].
 //!
 //! The scanner itself reads the rows that have scrolled off the screen. At each sample, a clone of
-//! the scanner reads the visible rows, which may still change.
+//! it reads the visible rows, which may still change.
 
 use super::{
     finding::Finding,
@@ -13,17 +13,17 @@ use super::{
 use crate::{bounded, screen::Row};
 use std::collections::VecDeque;
 
-/// The most ends of turns that are remembered while their rows are visible.
+/// How many ends of turns are remembered while their rows are visible.
 const ENDED_TURNS_MAX: usize = 16;
 
-/// A scanner, with its state after the rows that it has read.
+/// A scanner, with its state after the rows read so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RowScanner {
     /// The number of the next row.
     pub(super) next_row: u64,
-    /// The line whose last row is still missing.
+    /// The line that still lacks its last row.
     line: Option<LogicalLine>,
-    /// The number of columns that the last row fills.
+    /// The width of the last row, in columns.
     width_above: usize,
     /// Whether the scanner is within a logical line that cannot matter and is skipped.
     is_skipping: bool,
@@ -35,11 +35,11 @@ pub(super) struct RowScanner {
 
 /// The visible rows at the end of a turn that left a message, block, fence or frame open.
 ///
-/// Rows of the turn are those above the first row that has changed since. A CLI writes the next
-/// turn over its composer, which may look like the agent's text.
+/// The turn's rows are those above the first row that has changed since. A CLI writes the next turn
+/// over its composer, which may look like the agent's text.
 #[derive(Debug, Clone)]
 struct EndedTurn {
-    /// The number of the row in which the open message, block, fence or frame began.
+    /// The number of the row that began the open message, block, fence or frame.
     opened: u64,
     /// The number of the first of `rows`.
     first_row: u64,
@@ -90,15 +90,14 @@ impl RowScanner {
         self.lines.end_turn(out);
     }
 
-    /// Remembers the hashes of the visible rows at the end of a turn that left something open, which
-    /// began in row `opened`.
+    /// Remembers the hashes of the visible rows at the end of a turn that left something open. The
+    /// open part began in row `opened`.
     pub(super) fn mark_turn_end(&mut self, opened: u64, rows: Vec<u64>) {
         let turn = EndedTurn { opened, first_row: self.next_row, rows };
         bounded::push(&mut self.ended_turns, ENDED_TURNS_MAX, turn);
     }
 
-    /// Starts again after all rows were erased. Returns the message that was open as an overwritten
-    /// one.
+    /// Starts again after all rows were erased. Returns the open message as an overwritten one.
     pub(super) fn reset(&mut self) -> Option<Finding> {
         let open = self.lines.drop_open();
         *self = Self { next_row: self.next_row, ..Self::default() };
@@ -111,8 +110,8 @@ impl RowScanner {
         self.lines.rows_disturbed();
     }
 
-    /// Drops the open message, since rows below do not continue it. Returns it as an overwritten
-    /// one.
+    /// Drops the open message, since the rows below do not continue it. Returns it as an
+    /// overwritten one.
     pub(super) fn drop_open(&mut self) -> Option<Finding> {
         self.rows_disturbed();
         self.lines.drop_open()
@@ -120,7 +119,7 @@ impl RowScanner {
 }
 
 impl EndedTurn {
-    /// Whether the turn ended before this row: the row differs from the one that stood there at the
+    /// Whether the turn ended before this row: the row differs from the row in its position at the
     /// turn's end.
     fn ended_before(&self, number: u64, row: &Row) -> bool {
         let Some(index) = number.checked_sub(self.first_row) else { return false };

@@ -21,40 +21,38 @@ use crate::{
 use protocol::Moment;
 use std::collections::VecDeque;
 
-/// The most messages that scrolled off an alternate screen and still count as a part of its
-/// snapshot.
+/// How many messages that scrolled off an alternate screen still count as a part of its snapshot.
 const SNAPSHOT_MESSAGES_MAX: usize = 256;
 
-/// The most messages on the primary screen, or overwritten there, that are recognised.
+/// How many messages on the primary screen, or overwritten there, are recognised.
 const SHOWN_MAX: usize = 256;
 
-/// A reader, with its state after the rows that it has read.
+/// A reader, with its state after the rows read so far.
 #[derive(Default)]
 pub(super) struct ScreenReader {
     pub(super) rules: Rules,
     /// Whether there is a clock, so that rows are read once they are stable.
     pub(super) is_live: bool,
-    /// Whether no more bytes come, so that the last rows of an alternate screen are final, too.
+    /// Whether the input has ended, so that the last rows of an alternate screen are also final.
     pub(super) is_finishing: bool,
     /// The scanner of the screen that is shown.
     scanner: RowScanner,
     /// The scanner of the primary screen, while the alternate one is shown.
     primary: Option<RowScanner>,
-    /// The text that the alternate screen's snapshots show, if the program uses synchronized
-    /// updates.
+    /// The text in the alternate screen's snapshots, if the program uses synchronized updates.
     scrolled: Option<ScrolledText>,
     pub(super) stability: RowStability,
     seen: SeenLog,
     overwritten: OverwrittenMessages,
     repaint: RepaintTracker,
-    /// Messages that were extracted from rows of the primary screen before they scrolled off, in
-    /// order.
+    /// Messages that were extracted from rows of the primary screen before the rows scrolled off,
+    /// in order.
     shown: Vec<Fingerprint>,
     /// Messages that scrolled off the alternate screen since its last repaint.
     snapshot: VecDeque<Fingerprint>,
     turn_ended: Moment,
     pub(super) extracted: Vec<Extracted>,
-    /// Whether the agent had begun a message and not ended it when the rows were last read.
+    /// Whether a message was open when the rows were last read.
     pub(super) is_in_message: bool,
 }
 
@@ -64,7 +62,7 @@ struct Candidate {
     extracted: Extracted,
 }
 
-/// The conditions under which visible rows are read.
+/// How visible rows are read.
 #[derive(Clone, Copy)]
 struct ReadMode {
     now: Moment,
@@ -78,7 +76,7 @@ impl ScreenObserver for ScreenReader {
     fn rows_scrolling_off(&mut self, visible: VisibleRows<'_>, count: usize) {
         let has_history = self.primary.is_none() && self.scanner.next_row > 0;
         if has_history && self.stability.is_repainted(visible, count) {
-            // The rows count as erased before the program painted other rows over them.
+            // All rows count as erased before the program painted other rows over them.
             self.discontinuity(Discontinuity::AllRowsErased);
         }
     }
@@ -132,11 +130,11 @@ impl ScreenObserver for ScreenReader {
             Discontinuity::ScreenCleared | Discontinuity::HistoryCleared if is_alternate => {
                 return self.begin_snapshot();
             }
-            // The program may have painted for the old size up to this point.
+            // Up to here, the program may have painted for the old size.
             Discontinuity::ScreenCleared | Discontinuity::FirstRowErased if is_resized => {
                 self.drop_open();
             }
-            // The rows below need not belong to an open message, so the message is dropped.
+            // The rows below may not belong to an open message, so the message is dropped.
             Discontinuity::AllRowsErased => self.drop_open(),
             Discontinuity::ScreenCleared | Discontinuity::FirstRowErased => {
                 return self.scanner.rows_disturbed();
@@ -170,21 +168,20 @@ impl ScreenReader {
         Self { rules, is_live, ..Self::default() }
     }
 
-    /// Drops an open message, which the program may paint again. Rows below need not belong to it.
+    /// Drops an open message: the rows below may not belong to it. The program may repaint it.
     fn drop_open(&mut self) {
         let open = self.scanner.drop_open();
         open.into_iter().for_each(|finding| self.overwritten.add(finding));
     }
 
-    /// Notes that from here on the program may show all messages on the screen again.
+    /// Notes that the program may repaint all messages from here on.
     fn begin_repaint(&mut self, is_resize: bool) {
         self.shown.clear();
         self.repaint = self.repaint.begin_again(&self.seen, is_resize);
     }
 
-    /// Notes that the terminal has another size, and that the rows that do not fit have scrolled
-    /// off. These rows were read as rows of the old size, and the program may show all of them
-    /// again.
+    /// Notes that the terminal has another size, and that rows without room have scrolled off. They
+    /// were read as rows of the old size, and the program may repaint them all.
     pub(super) fn resized(&mut self, columns: usize) {
         self.rules.columns = Some(columns);
         self.drop_open();
@@ -210,7 +207,7 @@ impl ScreenReader {
         self.stability.sample(screen, changed);
     }
 
-    /// Adds a snapshot of the alternate screen, as it is after an update.
+    /// Adds a snapshot of the alternate screen after an update.
     fn add_snapshot(&mut self, visible: VisibleRows<'_>) {
         let snapshot = visible.to_vec();
         let Some(mut scrolled) = self.scrolled.take() else {
@@ -250,7 +247,7 @@ impl ScreenReader {
         findings.map(candidate).collect()
     }
 
-    /// Returns the rows that are not final, and the number of them that stand above the screen.
+    /// Returns the rows that are not final, and how many of them are above the screen.
     fn pending_rows(&self) -> (Vec<&Row>, usize) {
         match &self.scrolled {
             Some(scrolled) => {
@@ -277,18 +274,18 @@ impl ScreenReader {
         self.extract(before, candidate);
     }
 
-    /// Extracts a message before the message with this ordinal, or after all others.
+    /// Extracts a message. It comes before the message with this ordinal, or after all others.
     fn extract(&mut self, before: Option<usize>, candidate: Candidate) {
         self.seen.insert(before, candidate.fingerprint);
         self.extracted.push(candidate.extracted);
     }
 
-    /// Reads the visible rows, and extracts new messages from those that are stable.
+    /// Reads the visible rows, and extracts new messages from the stable ones.
     pub(super) fn read_visible(&mut self, now: Moment, cursor: usize) {
         self.read_pending(ReadMode { now, cursor, ends_turn: false });
     }
 
-    /// Reads the visible rows at the end of a turn, when all of them are final.
+    /// Reads the visible rows at the end of a turn; all of them are final.
     pub(super) fn end_turn(&mut self, now: Moment, cursor: usize) {
         self.read_pending(ReadMode { now, cursor, ends_turn: true });
         self.extracted.extend(self.overwritten.end_turn());
@@ -305,7 +302,7 @@ impl ScreenReader {
             scanner.end_turn(&self.rules, &mut findings);
         }
         let top = self.scanner.next_row + above as u64;
-        // Messages are judged in order, so none is judged that follows a message which may still
+        // Messages are judged in order, so judging stops before the first one that may still
         // change.
         let end = findings
             .iter()
@@ -327,8 +324,8 @@ impl ScreenReader {
         }
     }
 
-    /// Whether all rows of a finding are stable, and no further text can change the finding. `top`
-    /// is the number of the first visible row.
+    /// Whether all rows of a finding are stable, and more text cannot change the finding. `top` is
+    /// the number of the first visible row.
     fn is_final(&self, finding: &Finding, top: u64, mode: ReadMode) -> bool {
         if mode.ends_turn {
             return true;

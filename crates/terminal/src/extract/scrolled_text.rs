@@ -1,28 +1,26 @@
-//! The text that scrolls in an alternate screen, recovered from successive snapshots.
+//! The scrolling text of an alternate screen, recovered from successive snapshots.
 //!
 //! A text that is longer than the screen moves up from snapshot to snapshot, and its upper part is
-//! shown nowhere else. Only programs with synchronized updates are read in this way; without such
+//! shown nowhere else. Only programs with synchronized updates are read like this; without such
 //! updates, half a repaint would be taken for text.
 
 use crate::screen::Row;
 use std::cmp::Reverse;
 
-/// The fewest rows with text that two snapshots of the same text must have in common.
+/// The minimum number of rows with text that two snapshots of the same text share.
 const SHARED_MIN: usize = 2;
 
-/// The number of common rows with text that prove that two snapshots show the same text.
+/// How many shared rows with text prove that two snapshots show the same text.
 const SHARED_SURE: usize = 6;
 
-/// The divisor of a snapshot's height that gives the height of its edges. At the top edge, a
-/// headline or the prompt that is being answered may hide the text, and at the bottom edge a
-/// composer may.
+/// A snapshot's edges are its height divided by this. At the top edge, a headline or the current
+/// prompt may hide the text; at the bottom edge, a composer may.
 const EDGE_DIVISOR: usize = 4;
 
-/// The number of screens of text that are kept above the snapshot, since the program may scroll
-/// back.
+/// How many screens of text are kept above the snapshot, since the program may scroll back.
 const SCREENS_KEPT: usize = 2;
 
-/// The most rows that a terminal may scroll off within one update.
+/// How many rows a terminal may scroll off within one update.
 const SCROLLED_ROWS_MAX: usize = 1024;
 
 /// The part of a program's text that is not final.
@@ -55,7 +53,7 @@ impl ScrolledText {
         Self { rows: snapshot.clone(), snapshot, ..Self::default() }
     }
 
-    /// Returns the rows that are not final, and the number of them that stand above the screen.
+    /// Returns the rows that are not final, and how many of them are above the screen.
     pub(super) fn rows(&self) -> (&[Row], usize) {
         (&self.rows, self.top)
     }
@@ -69,8 +67,8 @@ impl ScrolledText {
         fits
     }
 
-    /// Adds the next snapshot. Returns by how many rows it begins further down in the text, or
-    /// further up if negative; `None` if it shows another text.
+    /// Adds the next snapshot. Returns how many rows further down in the text it begins, or further
+    /// up if negative; `None` if it shows another text.
     pub(super) fn add(&mut self, snapshot: Vec<Row>) -> Option<isize> {
         let scrolled_off = std::mem::take(&mut self.scrolled_off);
         let above = scrolled_off.len();
@@ -88,7 +86,7 @@ impl ScrolledText {
         };
         if top == self.top {
             // The text has not scrolled, so changed rows above the overlap are new text in the same
-            // place.
+            // position.
             for at in (0..overlap.snapshot).filter(|&at| self.snapshot.get(at) != shown.get(at)) {
                 self.rows[top + at] = shown[at].clone();
             }
@@ -115,7 +113,7 @@ impl ScrolledText {
             Overlap { text: top + at, snapshot: at, rows }
         });
         let rank = |overlap: &Overlap| (overlap.rows, Reverse(self.scroll(overlap)));
-        // Of equal ones, the uppermost counts.
+        // Among equal overlaps, the uppermost counts.
         let best = overlaps.rev().filter(|overlap| overlap.rows > 0).max_by_key(rank);
         let best = best.unwrap_or_default();
         let shared_min = SHARED_MIN.min(shown.iter().filter(|row| has_text(row)).count());
@@ -123,13 +121,13 @@ impl ScrolledText {
         if is_sure { best } else { Overlap::default() }
     }
 
-    /// Returns the number of rows by which the text would have scrolled for this overlap.
+    /// Returns how many rows the text would have scrolled for this overlap.
     fn scroll(&self, overlap: &Overlap) -> usize {
         (overlap.text - overlap.snapshot).abs_diff(self.top)
     }
 
-    /// Whether the rows after the overlap's beginning agree as well. Two different texts may have
-    /// equal rows at their beginnings.
+    /// Whether the rows after the overlap's beginning also agree. Two different texts may begin
+    /// with equal rows.
     fn is_likely(&self, overlap: &Overlap, shown: &[Row], edge: usize) -> bool {
         let pairs = || std::iter::zip(&self.rows[overlap.text..], &shown[overlap.snapshot..]);
         let same = pairs().filter(|(known, row)| has_text(known) && known == row).count();
@@ -138,9 +136,9 @@ impl ScrolledText {
     }
 }
 
-/// Finds the longest run of equal rows in two texts side by side that begins at most `edge` rows
-/// down. Returns the run's beginning and its number of rows with text. The rows are compared from
-/// the end on, so that each is read once.
+/// Finds the longest run of equal rows in two texts that begins at most `edge` rows down. Returns
+/// where it begins, and its number of rows with text. Compares from the end on, so that each row is
+/// read once.
 fn longest_common_run(text: &[Row], shown: &[Row], edge: usize) -> (usize, usize) {
     let (mut rows, mut best) = (0, (0, 0));
     for (at, (known, row)) in std::iter::zip(text, shown).enumerate().rev() {

@@ -1,6 +1,6 @@
-//! The messages extracted so far, and recognition of them after a repaint.
+//! The messages extracted so far, and how they are recognised after a repaint.
 //!
-//! A message is recognised by its position among the others, and not only by its text: an agent may
+//! A message is recognised by its position among the others as well as by its text: an agent may
 //! send the same text twice.
 
 use std::collections::VecDeque;
@@ -9,31 +9,28 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::extracted::{Extracted, Problem};
 use crate::outgoing::OutgoingMessage;
 
-/// The most messages that are remembered. A repaint shows fewer.
+/// How many messages are remembered. A repaint shows fewer.
 const REMEMBERED_MAX: usize = 65_536;
 
-/// The number of last messages that are compared by similarity, after a resize has changed how a
+/// How many of the last messages are compared by similarity after a resize, which may change how a
 /// message reads.
 const SIMILAR_MAX: usize = 256;
 
-/// The number of letters at the beginning or the end of a body that distinguish it from other
-/// bodies.
+/// How many letters at the beginning or end of a body distinguish it from others.
 const EDGE_LETTERS: usize = 16;
 
-/// The number of symbols that distinguish a body without letters. The number is small: programs and
-/// terminals disagree about the width of joined emoji, so programs may paint over the symbols after
-/// them.
+/// How many symbols distinguish a body without letters. The number is small: programs and terminals
+/// disagree about the width of joined emoji, so programs may paint over later symbols.
 const EDGE_SYMBOLS: usize = 2;
 
-/// Hashes of the parts of a message or problem that are the same whenever it is painted. Line
-/// breaks, marks before lines and the length of rules are left out.
+/// Hashes of the parts of a message or problem that do not change when it is repainted. They leave
+/// out line breaks, marks before lines, and the length of rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint {
     whole: u64,
-    /// The hash of the beginning of the body, which may be all that is left of the body after a
-    /// resize.
+    /// The hash of the body's beginning. A resize may leave no more of the body.
     head: u64,
-    /// The hash of the end of the body, which may be all that is left of the body after a resize.
+    /// The hash of the body's end. A resize may leave no more of the body.
     tail: u64,
 }
 
@@ -45,8 +42,8 @@ impl Fingerprint {
         }
     }
 
-    /// Returns the fingerprint of a problem. The problem's sentence is left out, since a resize may
-    /// change it: it may name a column.
+    /// Returns the fingerprint of a problem. It leaves out the sentence, since a resize may change
+    /// the column that the sentence names.
     fn of_problem(problem: &Problem) -> Self {
         let letters = || problem.line.chars().filter(|c| c.is_alphanumeric());
         let whole = hash(&(problem.fault, letters().collect::<String>()));
@@ -71,7 +68,7 @@ impl Fingerprint {
         }
     }
 
-    /// Whether both may be the same message, which was read only in part at one of the times.
+    /// Whether both may be the same message, read only in part at one of the times.
     fn is_similar(&self, other: &Self) -> bool {
         self.head == other.head || self.tail == other.tail
     }
@@ -84,11 +81,11 @@ pub(super) fn hash(value: &(impl Hash + ?Sized)) -> u64 {
     hasher.finish()
 }
 
-/// The messages extracted so far, numbered in the order in which they stand.
+/// The messages extracted so far, numbered in their order.
 #[derive(Debug, Default)]
 pub(super) struct SeenLog {
     log: VecDeque<Fingerprint>,
-    /// The number of messages that were forgotten, all of which stood before the first of `log`.
+    /// How many messages were forgotten. All of them came before the first of `log`.
     forgotten: usize,
 }
 
@@ -98,7 +95,7 @@ impl SeenLog {
         self.forgotten + self.log.len()
     }
 
-    /// Adds a message before the message with this ordinal, or after all others.
+    /// Adds a message. It comes before the message with this ordinal, or after all others.
     pub(super) fn insert(&mut self, before: Option<usize>, message: Fingerprint) {
         let ordinal = before.unwrap_or_else(|| self.count());
         self.log.insert(ordinal.saturating_sub(self.forgotten), message);
@@ -121,14 +118,14 @@ impl SeenLog {
 
 /// The position of a repaint within the messages that were extracted before it.
 ///
-/// A repaint shows messages in their order. Some messages may be missing. A message that could not
-/// be read before may stand between known messages, which are not new for that reason.
+/// A repaint shows messages in their order. Some may be missing. A message that could not be read
+/// before may be between known messages; these are not new for that reason.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RepaintTracker {
     /// The number of messages that were extracted before the repaint, or 0 without a repaint.
     end: usize,
-    /// The ordinals that the next message may have, after a message was recognised. There are
-    /// several if equal messages do not tell which of them was recognised.
+    /// The possible ordinals of the next message, after a message was recognised. There are several
+    /// if the recognised message has equals.
     next: Vec<usize>,
     /// The number of messages that were recognised.
     recognised: usize,
@@ -142,7 +139,7 @@ pub(super) struct RepaintTracker {
 pub(super) enum Verdict {
     /// The message was extracted before.
     Seen,
-    /// The message is new, and stands before the message with this ordinal, or after all those
+    /// The message is new. It comes before the message with this ordinal, or after all that were
     /// extracted before.
     New(Option<usize>),
 }
@@ -153,7 +150,7 @@ impl RepaintTracker {
         Self { end: seen.count(), ..Self::default() }
     }
 
-    /// Returns a tracker for the next repaint in the same turn, which may be due to a resize.
+    /// Returns a tracker for the next repaint in the same turn. A resize may have caused it.
     pub(super) fn begin_again(&self, seen: &SeenLog, is_resize: bool) -> Self {
         Self { after_resize: is_resize || self.after_resize, ..Self::begin(seen) }
     }
@@ -180,7 +177,7 @@ impl RepaintTracker {
         }
         match self.next.iter().max() {
             Some(&next) if !self.next.contains(&self.end) => Verdict::New(Some(next)),
-            // No message was recognised yet, or all known messages stand before this one.
+            // No message was recognised yet, or all known messages come before this one.
             _ => Verdict::New(None),
         }
     }
@@ -203,7 +200,7 @@ impl RepaintTracker {
         if found.is_empty() {
             found = next.clone().filter(is_similar).collect();
         }
-        // A single recognised message is weak evidence of where the repaint began.
+        // A single recognised message does not prove where the repaint began.
         if found.is_empty() && (self.after_resize || self.recognised == 1 && next.count() > 0) {
             found = any();
         }
@@ -214,8 +211,8 @@ impl RepaintTracker {
         found
     }
 
-    /// Adapts the ordinals from `first` on after a message was inserted. If this tracker is still
-    /// to judge the message, that is the ordinal after it.
+    /// Updates the ordinals from `first` on after a message was inserted. If this tracker has yet
+    /// to judge that message, it gets the ordinal after it.
     pub(super) fn renumber(&mut self, first: usize) {
         if self.end > 0 {
             self.end += 1;

@@ -1,14 +1,14 @@
-//! Stability of rows: the time since which each visible row has not changed.
+//! Stability of rows: since when each visible row has not changed.
 
 use crate::screen::{Row, Screen, VisibleRows};
 use protocol::Moment;
 
-/// The time for which a row must stay unchanged before it is read. With all other delays, a
-/// recipient gets a message within 300 ms.
+/// How long a row must stay unchanged before it is read. Including all other delays, a recipient
+/// gets a message within 300 ms.
 pub(super) const STABLE_MS: u64 = 250;
 
-/// The fewest rows with other text that count as a repaint. Fewer changed rows may be a blinking
-/// mark, or the state of a tool.
+/// The minimum number of changed rows with text that counts as a repaint. Fewer changed rows may be
+/// a blinking mark, or a tool's state.
 const REPAINTED_MIN: usize = 2;
 
 /// The visible rows as they were at the last sample.
@@ -37,15 +37,14 @@ impl RowStability {
         }
     }
 
-    /// Notes that the rows are being repainted. Rows that look the same afterwards count as
-    /// unchanged.
+    /// Notes that the rows are being repainted. Rows that look the same afterwards are unchanged.
     pub(super) fn begin_repaint(&mut self) {
         self.is_repainting = true;
     }
 
-    /// Whether the upper half of the rows, of which `scrolling` are about to scroll off, has other
-    /// text than before. New text appears further down, so a change in the upper half means that
-    /// the program shows another part of its text.
+    /// Whether the text in the upper half of the rows has changed; `scrolling` rows are about to
+    /// scroll off. New text appears further down, so a change in the upper half means that the
+    /// program shows another part of its text.
     pub(super) fn is_repainted(&mut self, visible: VisibleRows<'_>, scrolling: usize) -> bool {
         if self.is_repainting || self.scrolled_off > 0 {
             return false;
@@ -87,7 +86,7 @@ impl RowStability {
         self.rows.iter().map(|sampled| &sampled.row)
     }
 
-    /// Returns the time at which the row last changed.
+    /// Returns when the row last changed.
     pub(super) fn unchanged_since(&self, index: usize) -> Option<Moment> {
         self.rows.get(index).map(|sampled| sampled.since)
     }
@@ -102,7 +101,7 @@ impl RowStability {
         self.rows().skip(index + 1).take(rows).any(|row| !row.text.trim().is_empty())
     }
 
-    /// Returns the time at which the next row becomes stable.
+    /// Returns when the next row becomes stable.
     pub(super) fn next_stable_at(&self, now: Moment) -> Option<Moment> {
         let stable_at = self.rows.iter().map(|sampled| sampled.since.plus(STABLE_MS));
         stable_at.filter(|&at| at > now).min()

@@ -10,7 +10,7 @@ use protocol::{
 pub(super) struct Target {
     /// An agent's name, `*`, a group, or the name of a person's command line.
     pub(super) to: String,
-    /// The topic after `#`, whose subscribers are the recipients.
+    /// The topic after `#`; its subscribers are the recipients.
     pub(super) topic: Option<String>,
 }
 
@@ -19,7 +19,7 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// Returns a clause that says why the text names no recipient.
+    /// If the text names no recipient: a clause that says why.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         if let Some(topic) = text.strip_prefix('#') {
             return match topic::check(topic) {
@@ -39,12 +39,12 @@ impl Target {
 }
 
 /// Other names that agents use for the command line of a person who asked them something. The name
-/// in the frame is accepted as well.
+/// in the frame is also accepted.
 const PERSONS: [&str; 2] = ["operator", "user"];
 
 /// Returns the name of a person's command line. In the header of a frame, the name may have a
-/// backslash, if the program would attach the file that an `@` names. The wrapper that sends the
-/// message ensures that such a message is an answer.
+/// backslash, if the program would attach a file after an `@`. The sending wrapper ensures that
+/// such a message is an answer.
 fn command_line(text: &str) -> Option<String> {
     let text = text.strip_prefix('\\').unwrap_or(text);
     let word = text.strip_prefix('@').unwrap_or(text);
@@ -56,7 +56,7 @@ fn command_line(text: &str) -> Option<String> {
     is_guest.then(|| text.to_owned())
 }
 
-/// Returns the address of a group, which may have a backslash as the name of a command line.
+/// Returns the address of a group. Like a command line's name, it may have a backslash.
 fn group(text: &str) -> Option<String> {
     let text = text.strip_prefix('\\').unwrap_or(text);
     name::group_of(text).map(|_| text.to_owned())
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn command_line_has_the_names_of_its_frame_and_others_are_groups() {
+    fn command_line_is_accepted_by_each_name_and_other_addresses_are_groups() {
         for (text, name) in [
             ("@operator", Some("@operator")),
             ("\\@operator", Some("@operator")),

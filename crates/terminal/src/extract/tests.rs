@@ -1,4 +1,4 @@
-//! Tests of the rules of extraction, a module for each group of rules.
+//! Tests of the rules of extraction, with a module for each group of rules.
 
 mod blocks_and_fences;
 mod bodies;
@@ -20,7 +20,7 @@ use expect_test::Expect;
 const CLEAR_ALL: &str = "\x1b[2J\x1b[3J\x1b[H";
 const MAIL: &str = "->relay:Bob <<<\nHello\nBob>>>\n";
 
-/// Returns the results as text, a line for each.
+/// Returns the results as text, one per line.
 fn shown(results: &[Extracted]) -> String {
     let mut text = String::new();
     for result in results {
@@ -52,7 +52,7 @@ fn shown_message(message: &OutgoingMessage) -> String {
     format!("{text}: {:?}", message.body)
 }
 
-/// Checks what is extracted from a recording on 80 columns and 24 rows.
+/// Checks the messages and problems in a recording of 80 columns and 24 rows.
 #[track_caller]
 fn check(bytes: &str, expected: Expect) {
     let mut extractor = ScreenExtractor::offline(80, 24);

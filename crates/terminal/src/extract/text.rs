@@ -7,7 +7,7 @@ use super::line_scanner::LineScanner;
 use super::logical_line::LogicalLine;
 use super::rules::Rules;
 
-/// The most messages of one text that are read again without regard to code fences in their bodies.
+/// How many messages of one text are read again without considering code fences in their bodies.
 const BODIES_WITHOUT_FENCES_MAX: usize = 32;
 
 /// An extractor of messages from whole texts of an agent.
@@ -27,15 +27,15 @@ impl TextExtractor {
         Self { rules }
     }
 
-    /// Extracts messages from one whole text of the agent. A message that has no end in the text is
-    /// unclosed, and one in a whole frame is quoted.
+    /// Extracts messages from one whole text of the agent. A message without an end in the text is
+    /// unclosed. A message in a whole frame is quoted.
     pub(crate) fn read(&mut self, text: &str, out: &mut Vec<Extracted>) {
         self.rules.bodies_without_fences.clear();
         self.rules.quoted_lines = quoted_lines(text);
         let findings = loop {
             let findings = self.scan(text);
-            // A code fence in a body may be closed by mistake by the beginning of another fence,
-            // far below. So an unclosed message is read again without regard to fences in its body.
+            // The beginning of another fence, far below, may close a code fence in a body by
+            // mistake. So an unclosed message is read again without considering fences in its body.
             let read_already = &self.rules.bodies_without_fences;
             let unclosed = findings.iter().find(|finding| {
                 finding.has_fault(Fault::Unclosed) && !read_already.contains(&finding.first_row)

@@ -46,7 +46,7 @@ fn unclosed_fence_ends_with_the_turn() {
     live.write("\r->relay:Bob <<< Outside>>>\n> ").wait(400).check(expect![[r#"
         Bob: "Outside"
     "#]]);
-    // The fence has also ended after its rows have scrolled off.
+    // The fence also ends if its rows have scrolled off.
     live.write("\n```\n->relay:Bob <<< Inside>>>\n> ").wait(400).end_turn();
     assert_eq!(std::mem::take(&mut live.found).len(), 1, "the problem is reported once more");
     live.write(&"\n".repeat(40)).check_nothing();

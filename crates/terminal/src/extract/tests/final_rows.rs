@@ -1,4 +1,4 @@
-//! Tests of the time at which a row is final and is read.
+//! Tests of when a row is final and is read.
 
 use super::*;
 use expect_test::expect;
@@ -87,7 +87,7 @@ fn erased_row_that_was_not_final_is_not_read() {
 }
 
 #[test]
-fn without_a_clock_rows_are_final_when_they_scroll_off_and_at_the_end() {
+fn without_a_clock_rows_are_final_after_scrolling_off_and_at_the_end() {
     check(
         MAIL,
         expect![[r#"
@@ -103,7 +103,7 @@ fn without_a_clock_rows_are_final_when_they_scroll_off_and_at_the_end() {
 }
 
 #[test]
-fn without_a_clock_rows_are_final_when_their_alternate_screen_is_left() {
+fn without_a_clock_leaving_the_alternate_screen_makes_its_rows_final() {
     check(
         &format!("\x1b[?1049h{MAIL}\x1b[?1049l"),
         expect![[r#"

@@ -111,7 +111,7 @@ fn malformed_opening_line_is_reported() {
         assert_eq!(messages, [], "{opener}");
         assert_eq!(problems.len(), 1, "{opener}: {problems:?}");
         assert_eq!(problems[0].fault, Fault::OpeningLine, "{opener}");
-        // In a code fence and in a body, the malformed line is text and is not reported.
+        // In a code fence and in a body, the malformed line is text.
         let fenced = format!("```\r\n{opener}\r\n```\r\n->relay:Bob <<<\r\n{opener}\r\n>>>\r\n");
         let (messages, problems) = extract_recording(fenced.as_bytes(), 80, 24);
         assert_eq!((messages.len(), problems.len()), (1, 0), "{opener}: {problems:?}");

@@ -143,7 +143,7 @@ fn overwritten_message_that_is_not_painted_again_is_reported() {
     live.end_turn().check(expect![[r#"
         ! Not sent: the message that begins with `● ->relay:Bob <<<` was overwritten on the screen before its end was read; send it again.
     "#]]);
-    // The message was read before a repaint of it was overwritten.
+    // The message was read before its repaint was overwritten.
     let mut live = Live::new();
     live.write(&message).write("  end>>>\n> ").wait(400);
     live.write(CLEAR_ALL).write(&message).write(CLEAR_ALL).write("> ").wait(400).end_turn();
@@ -171,7 +171,7 @@ fn margin_of_the_program_is_not_indentation() {
     assert_eq!(read(0), []);
 }
 
-/// Output of the commands that aider runs is not what its agent says.
+/// aider prints the output of commands that it runs. That output is not the agent's text.
 #[test]
 fn command_output_is_not_the_agents() {
     let output = "->relay:Cid <<<\nnot said>>>\na line";
@@ -191,8 +191,8 @@ fn command_output_is_not_the_agents() {
     };
     assert_eq!(read("aider", &rows), ["before", "between", "after"]);
     assert_eq!(read("agent", &rows).len(), 6);
-    // An entry within a message is its text. The prompt of a mode that the recipe does not know ends
-    // output.
+    // An entry within a message is a part of its text. A mode's prompt ends output even if the
+    // recipe does not know the mode.
     let rows = format!(
         "->relay:Bob <<<\nfirst\n> /run make\nlast>>>\n\n> !cat notes\n{output}\nmulti> thanks\n\n\
          ->relay:Bob <<<\nafter>>>\n> "

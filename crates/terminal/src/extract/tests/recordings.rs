@@ -1,10 +1,10 @@
-//! Tests of extraction from recordings and from generated output. Cuts and pauses in the output
+//! Tests of extraction from recordings and from generated output. Splits and pauses in the output
 //! must not change the result.
 //!
-//! `NAME-COLUMNSxROWS.bytes` is a program's output, and `.expect` states what is extracted from it.
-//! The directory data/imitations has programs that paint like the CLIs of agents. The directory
-//! data/recordings has the CLIs themselves: each answers a message, prints a file that
-//! contains a message, sends two messages, and ends with a message in its composer.
+//! `NAME-COLUMNSxROWS.bytes` is a program's output, and `.expect` states the results. The directory
+//! data/imitations has programs that paint like agent CLIs. The directory data/recordings has the
+//! CLIs themselves: each answers a message, prints a file that contains a message, sends two
+//! messages, and ends with a message in its composer.
 
 use std::path::{Path, PathBuf};
 
@@ -14,12 +14,12 @@ use proptest::prelude::*;
 use crate::extract::{row_scanner::RowScanner, *};
 use crate::screen::Row;
 
-/// Programs that paint like the CLIs of agents.
+/// Programs that paint like agent CLIs.
 ///
 /// `conpty` is written by hand. It repaints the output of programs like Windows' pseudo console: it
-/// positions the cursor, skips blanks, paints everything again after a resize, and marks rows as
-/// wrapped or does not (in the second message of Dora, which loses a word). `wine-shell` is cmd.exe
-/// in Wine's pseudo console.
+/// positions the cursor, skips blanks, repaints everything after a resize, and marks rows as
+/// wrapped or does not (in Dora's second message, which loses a word). `wine-shell` is cmd.exe in
+/// Wine's pseudo console.
 const PROGRAMS: [&str; 7] = [
     "clear-and-repaint-80x24",
     "conpty-80x24",
@@ -30,7 +30,7 @@ const PROGRAMS: [&str; 7] = [
     "wine-shell-100x30",
 ];
 
-/// CLIs of agents.
+/// Agent CLIs.
 const CLIS: [&str; 9] = [
     "claude-60x30",
     "claude-100x30",
@@ -113,7 +113,7 @@ fn messages_of_recordings_are_extracted() {
 }
 
 #[test]
-fn recordings_in_pieces_of_equal_length_say_the_same() {
+fn recordings_in_pieces_of_equal_length_give_the_same_messages() {
     for (path, size, bytes) in recordings() {
         let whole = offline(&mut std::iter::once(&bytes[..]), size);
         for length in [1, 2, 3, 7, 64, 1000] {
@@ -123,11 +123,11 @@ fn recordings_in_pieces_of_equal_length_say_the_same() {
     }
 }
 
-/// The length of a pair of pieces into which a recording is cut.
+/// The maximum total length of a pair of pieces.
 const PIECE_MAX: usize = 16;
 
 #[test]
-fn recordings_in_pieces_of_two_lengths_say_the_same() {
+fn recordings_in_pieces_of_two_lengths_give_the_same_messages() {
     for (path, size, bytes) in recordings() {
         let whole = offline(&mut std::iter::once(&bytes[..]), size);
         for first in [1, 2, 7, 15] {
@@ -139,13 +139,13 @@ fn recordings_in_pieces_of_two_lengths_say_the_same() {
     }
 }
 
-/// The number of positions in each recording at which it is cut in two. The variable
-/// AGENT_RELAY_CUTS sets another number, as `ci/run --all` does. If the number exceeds the
-/// recording's bytes, all positions are tested.
+/// How many positions of each recording are tested as the cut between two pieces. The variable
+/// AGENT_RELAY_CUTS overrides this, as in `ci/run --all`. If it exceeds the recording's length, all
+/// positions are tested.
 const CUTS: usize = 8;
 
 #[test]
-fn recordings_cut_in_two_say_the_same() {
+fn recordings_cut_in_two_give_the_same_messages() {
     let variable = std::env::var("AGENT_RELAY_CUTS");
     let cuts = variable.map_or(CUTS, |text| text.parse().expect("AGENT_RELAY_CUTS is a number"));
     for (path, size, bytes) in recordings() {
@@ -159,7 +159,7 @@ fn recordings_cut_in_two_say_the_same() {
 }
 
 #[test]
-fn recordings_with_pauses_say_the_same() {
+fn recordings_with_pauses_give_the_same_messages() {
     for (path, size, bytes) in recordings() {
         let whole = messages(offline(&mut std::iter::once(&bytes[..]), size));
         if path.to_string_lossy().contains("full-screen") {
@@ -247,7 +247,7 @@ impl Repainter {
     }
 
     fn step(&mut self, extractor: &mut ScreenExtractor, found: &mut Vec<Extracted>) {
-        // Some programs repaint only the rows that are on the screen, without earlier messages.
+        // Some programs repaint only the rows on the screen, without earlier messages.
         let screen = extractor.screen();
         let end = screen.cursor().row;
         let above_cursor: String = (0..end).map(|row| screen.row(row).text + "\r\n").collect();
@@ -326,7 +326,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
 
     #[test]
-    fn cuts_change_nothing(
+    fn cuts_do_not_change_the_messages(
         pieces in prop::collection::vec(piece(), 0..120),
         cuts in prop::collection::vec(1usize..40, 1..40),
     ) {
@@ -345,7 +345,7 @@ proptest! {
     }
 
     #[test]
-    fn no_output_makes_it_panic(
+    fn arbitrary_output_never_panics(
         pieces in prop::collection::vec(piece(), 0..80),
         noise in prop::collection::vec(any::<u8>(), 0..200),
         sizes in prop::collection::vec((0usize..120, 0usize..40), 1..6),

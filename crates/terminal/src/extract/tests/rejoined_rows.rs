@@ -1,4 +1,4 @@
-//! Tests of lines that a terminal or a CLI broke into rows.
+//! Tests of lines that a terminal or a CLI split into rows.
 
 use super::*;
 use expect_test::expect;
@@ -20,7 +20,7 @@ fn rows_that_the_terminal_wrapped_are_joined_with_nothing() {
 }
 
 #[test]
-fn rows_that_the_cli_broke_are_joined_with_a_blank() {
+fn rows_that_the_cli_wrapped_are_joined_with_a_blank() {
     let row = "a row that goes on until the next word does not fit into it any more, since";
     check(
         &format!("● ->relay:Bob <<<\n  {row}\n  eighty columns end.\n  Next>>>\n"),

@@ -1,4 +1,4 @@
-//! Tests of messages that are painted again and must be extracted only once.
+//! Tests of repainted messages, which must be extracted only once.
 
 use super::*;
 use expect_test::expect;
@@ -32,7 +32,7 @@ fn repaint_after_cursor_up_is_not_extracted_again() {
     live.write("thinking\n").write(MAIL).write("> \n").wait(400).check(expect![[r#"
         Bob: "Hello\nBob"
     "#]]);
-    // A status line comes and goes, so the message has one row fewer above it, and then one more.
+    // A status line comes and goes, so the message moves up a row and then down again.
     live.write("\x1b[5A\x1b[J").write(MAIL).write("> \n").wait(400).check_nothing();
     live.write("\x1b[4A\x1b[Ja\nb\nc\n").write(MAIL).write("> \n").wait(400).check_nothing();
     live.write(&"\n".repeat(40)).wait(400).check_nothing();
@@ -71,7 +71,7 @@ fn repaint_may_begin_in_the_middle_of_earlier_messages() {
     live.write(CLEAR_ALL).write(&some(3..7)).write("> ").wait(400).check(expect![[r#"
         Bob: "6"
     "#]]);
-    // A message is missing in the repaint.
+    // The repaint lacks a message.
     live.write(CLEAR_ALL).write(&some(1..2)).write(&some(3..4)).write("> ").wait(400);
     live.check_nothing();
 }
@@ -82,7 +82,7 @@ fn repaints_by_terminal_and_program_after_a_resize_are_not_extracted() {
     let mut live = Live::new();
     live.write(&(message(1) + &message(2))).write("> ").wait(400);
     // Rows scroll off when the terminal wraps them again, and the program repaints rows that it
-    // takes for visible.
+    // still considers visible.
     for rows in [12, 24, 8, 20] {
         live.resize(40, rows).wait(50);
         live.write(&format!("\x1b[{}A\r\x1b[J", rows - 1)).write(&(message(1) + &message(2)));
@@ -94,7 +94,7 @@ fn repaints_by_terminal_and_program_after_a_resize_are_not_extracted() {
 }
 
 /// When the size changes, the program repaints all visible rows from the top and then prints more.
-/// One of these rows is a horizontal rule that is as wide as the screen.
+/// One of the rows is a horizontal rule as wide as the screen.
 #[test]
 fn repaint_of_rows_that_a_resize_scrolled_off_is_not_extracted_again() {
     let messages: String =
@@ -112,7 +112,7 @@ fn repaint_of_rows_that_a_resize_scrolled_off_is_not_extracted_again() {
         live.write(&format!("\x1b[H{erased}\x1b[H{top}\n{}\n> ", "-".repeat(60))).wait(20);
         live.write(&"\n".repeat(2 * height)).wait(400);
         // Messages that only the second snapshot shows completely are extracted after the others,
-        // so the results are compared in sorted order.
+        // so the results are sorted before the comparison.
         let mut found: Vec<_> = shown(&live.found).lines().map(str::to_owned).collect();
         found.sort();
         assert_eq!(found, [r#"Bob: "one""#, r#"Bob: "three""#, r#"Bob: "two""#]);
@@ -132,7 +132,7 @@ fn message_longer_than_the_screen_is_extracted_once() {
 }
 
 #[test]
-fn message_that_was_unreadable_before_does_not_make_later_ones_new() {
+fn previously_unreadable_message_does_not_make_later_ones_new() {
     let message = |n: usize| format!("->relay:Bob <<< {n}>>>\n");
     let mut live = Live::new();
     let unreadable = "->relay:Bob <<< 2\n";
@@ -183,7 +183,7 @@ fn joined_emoji_painted_differently_are_not_extracted_again() {
 }
 
 #[test]
-fn message_wrapped_anew_after_a_resize_is_not_extracted_again() {
+fn message_rewrapped_after_a_resize_is_not_extracted_again() {
     let words = "A paragraph, as agents write them, of more than a row. ".repeat(6);
     let message = format!("->relay:Bob <<<\n{words}\n\n| a | b |\n|---|---|\n| 1 | 2 |>>>\n");
     let wrapped = |columns: usize| -> String {
@@ -272,7 +272,7 @@ fn repaint_far_below_is_not_extracted_again() {
     live.wait(400).check_nothing();
 }
 
-/// A program on 24 rows that shows the output of a tool in full, or one row of it.
+/// A program on 24 rows that shows a tool's output in full, or one row of it.
 struct Details {
     live: Live,
     words: Vec<String>,
@@ -299,7 +299,7 @@ impl Details {
         rows
     }
 
-    /// Prints one more message over the composer, and the composer below it.
+    /// Prints one more message over the composer, and repaints the composer below it.
     fn say(&mut self, word: &str) {
         self.words.push(format!("  {word}>>>"));
         let rows = self.rows(false);

@@ -1,4 +1,4 @@
-//! Tests of full-screen programs, whose screens are snapshots of a longer text.
+//! Tests of full-screen programs; their screens are snapshots of a longer text.
 
 use super::*;
 use expect_test::expect;
@@ -38,8 +38,8 @@ fn full_screen_snapshot_adds_messages_after_its_overlap() {
     "#]]);
 }
 
-/// A full-screen program with synchronized updates, which shows a headline, the end of its text,
-/// and a composer.
+/// A full-screen program with synchronized updates. It shows a headline, the end of its text, and a
+/// composer.
 struct Pager {
     live: Live,
     text: Vec<String>,
@@ -54,7 +54,7 @@ impl Pager {
         Self { live, text: Vec::new(), headline: true, composer: 1 }
     }
 
-    /// Paints the text with this many rows of it below the screen.
+    /// Paints the text; `below` rows of it are below the screen.
     fn paint(&mut self, below: usize) -> &mut Self {
         let height = 24 - self.composer;
         let end = self.text.len() - below;
@@ -152,7 +152,7 @@ fn repeated_lines_are_matched_where_the_text_scrolls_least() {
     let text = message_of(refrain().chain(verse(0..40)).chain(refrain()).chain(verse(40..60)));
     let mut pager = Pager::new();
     pager.headline = false;
-    // The refrain is all that the next screen has in common with this one.
+    // The next screen shares only the refrain with this one.
     pager.print(&text[..55], 4).print(&text[55..71], 16).print(&text[71..], 4);
     pager.live.end_turn();
     check_body(&pager.live.found, &text);
@@ -163,8 +163,8 @@ fn rows_redrawn_in_place_below_a_headline_are_the_same_text() {
     let mut text = message_of((0..50).map(|n| format!("  row {n}")));
     let mut pager = Pager::new();
     pager.print(&text[..40], 4);
-    // The headline covers `text[17]`. The rows from there up to `text[22]` stay as they are, so the
-    // snapshots have them in common.
+    // The headline covers `text[17]`. The rows from there up to `text[22]` do not change, so all
+    // snapshots share them.
     for row in &mut text[22..40] {
         *row = row.replace("row", "redrawn");
     }
@@ -208,7 +208,7 @@ fn texts_with_the_same_beginning_are_not_joined() {
 }
 
 #[test]
-fn only_the_message_that_jumps_further_than_a_screen_is_lost() {
+fn only_a_message_that_scrolls_past_the_screen_at_once_is_lost() {
     let mut pager = Pager::new();
     pager.print(&long_message("a", 10), 4).print(&long_message("b", 100), 60);
     pager.print(&long_message("c", 30), 4);

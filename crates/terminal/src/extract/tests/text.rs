@@ -32,7 +32,7 @@ fn fence_in_a_body_is_text() {
 }
 
 #[test]
-fn fence_that_a_body_leaves_open_does_not_hide_what_follows() {
+fn fence_left_open_in_a_body_does_not_hide_later_messages() {
     check(
         "->relay:Bob <<<\n```\ncode>>>\n\n->relay:Cid <<<\nmore>>>\nDone.",
         &["Bob: ```\ncode", "Cid: more"],
@@ -92,7 +92,7 @@ fn message_that_quotes_a_frame_may_end_with_it() {
         &format!("->relay:Bob <<<\n{header}\nwas how it began>>>\n->relay:Cid <<<b>>>"),
         &[&format!("Bob: {header}\nwas how it began"), "Cid: b"],
     );
-    // Of several headers with the same digits the last one counts.
+    // If several headers have the same digits, the last one counts.
     check(
         &format!("->relay:Bob <<<\n{header}\nit began>>>\n->relay:Cid <<<\n{FRAME}>>>"),
         &[

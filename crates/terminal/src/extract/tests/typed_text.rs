@@ -1,5 +1,5 @@
-//! A property test: typed text is not extracted, in whatever part and form a screen shows it, and
-//! the agent can send the same text.
+//! A property test: typed text is never extracted, whichever part of it a screen shows and however
+//! the program wraps it, and the agent can send the same text.
 
 use proptest::prelude::*;
 use unicode_width::UnicodeWidthChar;
@@ -12,7 +12,7 @@ use crate::{
 
 const HEX: &str = "7f3a9c";
 
-/// The ways in which a program breaks lines.
+/// How a program breaks lines.
 #[derive(Clone, Copy, Debug)]
 enum Wrap {
     /// The program does not break lines, but the terminal does.
@@ -21,11 +21,11 @@ enum Wrap {
     Hard,
     /// Before the word that does not fit.
     Words,
-    /// No line is broken: of each line, the part from this column on is shown in one row.
+    /// Nowhere: each line takes one row, which shows the line from this column on.
     Window(usize),
 }
 
-/// The way in which a program shows the text that is typed.
+/// How a program shows typed text.
 #[derive(Clone, Debug)]
 struct Echo {
     columns: usize,
@@ -36,8 +36,8 @@ struct Echo {
 }
 
 impl Echo {
-    /// Whether rows are so short that the last line of a frame may not be recognised. `other` is
-    /// the width after the resize.
+    /// Whether rows are so short that a frame's last line may not be recognised. `other` is the
+    /// width after the resize.
     fn cuts_frame_ends(&self, other: usize) -> bool {
         matches!(self.wrap, Wrap::Window(_)) || self.columns.min(other) < 20
     }
@@ -121,7 +121,7 @@ impl Program {
     }
 }
 
-/// Returns the text that is typed, for this body, into a program whose screen is read.
+/// Returns the text that is typed for this body if messages are read from the program's screen.
 fn typed(body: &str, entry: Entry) -> String {
     let head = Head { from: "Ann", id: "1a2b3c4d", ..Head::default() };
     let origin = Origin::Delivery(head);
@@ -197,7 +197,7 @@ proptest! {
         let end = rows.len().saturating_sub(left_out);
         let part = rows.get(from.min(end)..end).unwrap_or_default();
         let mut program = Program::new(&echo);
-        // The program paints a part of the text, then all of it, and all of it again for another
+        // The program paints a part of the text, then all of it, and then all of it for another
         // size.
         program.paint(part);
         program.paint(&rows);
@@ -225,8 +225,8 @@ proptest! {
                 }
             }
             [Extracted::Problem(problem)] if !has_text => prop_assert_eq!(problem.fault, Fault::Empty),
-            // The screen shows only one end of a code fence and not the end of the frame, so the
-            // agent gets a problem.
+            // The screen shows one end of a code fence but not the end of the frame, so the agent
+            // gets a problem.
             [Extracted::Problem(problem)] if has_fence(&body) => {
                 prop_assert_eq!(problem.fault, Fault::Fenced);
             }

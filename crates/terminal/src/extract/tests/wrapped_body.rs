@@ -1,4 +1,4 @@
-//! Tests of how many bodies are recovered exactly after a model of a CLI has wrapped them.
+//! Tests of how many bodies are recovered exactly from the output of a model CLI that wraps them.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthChar;
 
 use crate::extract::*;
 
-/// Returns the output of a CLI that paints a message with this body under a bullet, and wraps it at
+/// Returns the output of a CLI that paints a message with this body under a bullet, wrapped at
 /// `columns`.
 fn painted(body: &str, columns: usize, hang_lists: bool) -> String {
     let mut rows = Vec::new();
@@ -22,7 +22,7 @@ fn painted(body: &str, columns: usize, hang_lists: bool) -> String {
 }
 
 /// Wraps a line before words that do not fit, and cuts words that are longer than a row. With
-/// `hang_lists`, the further rows of a list item are indented like its text.
+/// `hang_lists`, the other rows of a list item are indented like its text.
 fn wrap(line: &str, columns: usize, hang_lists: bool, rows: &mut Vec<String>) {
     let indent = line.len() - line.trim_start_matches(' ').len();
     let mark = line[indent..].split(' ').next().unwrap_or_default();
@@ -58,7 +58,7 @@ fn columns_of(text: &str) -> usize {
     text.chars().filter_map(char::width).sum()
 }
 
-/// Returns the number of bodies that are recovered exactly.
+/// Returns how many bodies are recovered exactly.
 fn recovered(bodies: &[String], columns: usize, hang_lists: bool) -> usize {
     let is_recovered = |body: &&String| {
         let bytes = painted(body, columns, hang_lists);
@@ -73,7 +73,7 @@ fn agent_like() -> Vec<String> {
     bodies.split("%%%\n").map(|body| body.trim_end().to_owned()).collect()
 }
 
-/// Checks that, at each width, at least the stated percentage of the bodies is recovered exactly.
+/// Checks that at least the stated percentage of the bodies is recovered exactly at each width.
 #[track_caller]
 fn check(name: &str, bodies: &[String], floors: [(usize, usize); 3]) {
     for (columns, floor) in floors {
@@ -97,14 +97,14 @@ fn documents_are_recovered() {
     check("documents", &documents(200), [(60, 76), (100, 91), (200, 99)]);
 }
 
-/// Returns documents like those that people and agents write: with one line for each paragraph, or
-/// wrapped at 72 or 80 columns.
+/// Returns documents like those of people and agents: with one line per paragraph, or wrapped at 72
+/// or 80 columns.
 fn documents(count: usize) -> Vec<String> {
     let mut writer = Writer(0x9e37_79b9_7f4a_7c15);
     (0..count).map(|_| writer.document()).collect()
 }
 
-/// A generator of documents, with the state of its random numbers.
+/// A generator of documents, with its random state.
 struct Writer(u64);
 
 const WORDS: &str = "the a of and to in is that it for on with as this by be at from or an are not \
