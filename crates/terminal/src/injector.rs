@@ -1,8 +1,8 @@
-//! The injector: it brings messages and the relay's own texts to the agent, one at a time, without
-//! disturbing the person.
+//! The injector, which brings messages and the relay's own texts to the agent, one at a time,
+//! without disturbing the person.
 //!
-//! The [`Observer`] gathers what is known about the terminal. [`decide`] says what follows from
-//! that for the text on its way, or for the next one. [`act`] carries that out.
+//! The [`Observer`] gathers the facts about the terminal. From these, [`decide`] chooses the steps
+//! for the text on its way, or for the next one. [`act`] carries them out.
 
 mod act;
 mod adoption;
@@ -58,15 +58,15 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use routes::HookRoutes;
 
-/// The number of waiting bytes from which on no more are accepted. Bytes wait while the child does
-/// not read, or while a text is typed. At the limit, the driver stops reading the person's
-/// terminal, and answers to the child's queries stay with the screen, which limits them.
+/// With this many waiting bytes, no more are accepted. Bytes wait while the child does not read, or
+/// while a text is typed. At the limit, the driver stops reading the person's terminal, and answers
+/// to the child's queries stay with the screen, which limits them.
 const WAITING_BYTES_MAX: usize = 64 << 10;
 
-/// The time between two attempts at an action that becomes possible without any input.
+/// The time between two attempts at an action that may become possible without any input.
 const RETRY_MS: u64 = 1000;
 
-/// Facts about the terminal and the agent, which the injector gets from the listener.
+/// Facts about the terminal and the agent, from the listener.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a> {
     pub(super) spot: &'a Spot,
@@ -81,8 +81,8 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Returns how a text is entered into a terminal that may drop the sequences around a paste, or
-    /// passes them on.
+    /// Returns how to enter a text, given whether the terminal may drop the sequences around a
+    /// paste.
     fn entry(&self, may_drop_paste_marks: bool) -> Entry {
         match (self.spot.bracketed_paste, may_drop_paste_marks) {
             (true, false) => Entry::Pasted,
@@ -92,14 +92,14 @@ impl View<'_> {
     }
 }
 
-/// A frame that is being typed or read. The listener must recognise it, since it is no message of
-/// the agent.
+/// A frame that is being typed or read. The listener must recognise it, so that it does not count
+/// as a message from the agent.
 pub(super) struct TypedFrame {
     pub(super) hex: String,
     pub(super) body: String,
 }
 
-/// Brings texts to the agent.
+/// The injector of texts into the agent.
 pub(super) struct Injector {
     pub(super) observer: Observer,
     delivering: Delivering,
@@ -108,7 +108,7 @@ pub(super) struct Injector {
     rng: ChaCha20Rng,
     queue: MessageQueue,
     notices: Notices,
-    /// The brief, if the program's hooks take it.
+    /// The brief, if the CLI's hooks deliver it.
     brief: Option<Brief>,
     loop_guard: LoopGuard,
     hooks: HookRoutes,
@@ -116,11 +116,11 @@ pub(super) struct Injector {
     answered: Answered,
     may_drop_paste_marks: bool,
     pub(super) history: History,
-    /// The time of the next attempt at an action that becomes possible without any input.
+    /// The time of the next attempt at an action that may become possible without any input.
     retry_at: Option<Moment>,
-    /// The actions that follow from the current input so far.
+    /// The outputs caused by the current input so far.
     pub(super) out: Vec<Output>,
-    /// The frames that were typed, or handed over, since the listener has remembered the last ones.
+    /// The frames that were typed or handed over, and that the listener has not remembered yet.
     pub(super) typed: Vec<TypedFrame>,
 }
 
@@ -152,7 +152,7 @@ impl Injector {
         }
     }
 
-    /// Returns the time at which the next tick is due.
+    /// Returns the time of the next tick.
     pub(super) fn deadline(&self) -> Option<Moment> {
         let Observer { recipe, times, turn, work, .. } = &self.observer;
         let all = [
@@ -168,32 +168,32 @@ impl Injector {
         all.into_iter().flatten().min()
     }
 
-    /// Returns the earliest time at which the next text may be typed, if a text waits.
+    /// Returns the earliest time to type the next text, if one waits.
     fn begin_at(&self) -> Option<Moment> {
         let next_at = self.next_at().filter(|_| !self.delivering.has_text())?;
-        // The default stands for "at once", and must not begin a text before the other times.
+        // The default means "at once", and must not make a text begin before the other times.
         let later = Some(next_at).filter(|at| *at > Moment::default());
         self.observer.free_at().max(self.retry_at).max(later)
     }
 
-    /// Returns the time of the next look for the last text, which may be in the composer again.
+    /// Returns when to look whether the last text is in the composer again.
     fn stuck_at(&self) -> Option<Moment> {
         let Delivering::Waiting { left, .. } = self.delivering else { return None };
         decide::stuck_at(left?, self.text_facts(), self.observer.times.printed)
     }
 
-    /// Whether there is room for more of the person's keys.
+    /// Whether there is capacity for more of the person's keys.
     pub(super) fn wants_keys(&self) -> bool {
         self.has_room() && self.kept_keys.len() < WAITING_BYTES_MAX
     }
 
-    /// Whether there is room for more messages.
+    /// Whether there is capacity for more messages.
     pub(super) fn wants_messages(&self) -> bool {
         !self.queue.is_full()
     }
 
-    /// Whether the terminal has accepted enough bytes that keys, and answers to the child's
-    /// queries, may be written.
+    /// Whether the terminal has accepted enough bytes, so that keys and answers to the child's
+    /// queries may be written.
     pub(super) fn has_room(&self) -> bool {
         self.observer.writes.unwritten() < WAITING_BYTES_MAX as u64
     }
@@ -203,7 +203,7 @@ impl Injector {
         self.next_at().is_some_and(|at| at <= now)
     }
 
-    /// Returns the time at which the next text is due; the default if it is due at once.
+    /// Returns when the next text is due; the default means at once.
     fn next_at(&self) -> Option<Moment> {
         let message = (!self.queue.is_empty()).then(Moment::default);
         message.or_else(|| self.notices.due_at())
@@ -222,20 +222,20 @@ impl Injector {
         }
     }
 
-    /// Returns the terminal side's state, of which only the injector's part is filled in.
+    /// Returns the terminal side's state. Only the injector's part is filled in.
     pub(super) fn state(&self) -> State {
         let (held, typed) = (self.observer.is_held, self.history.count);
         State { waiting: self.waiting(), why: self.reason(), typed, held, connected: false }
     }
 
-    /// Returns the number of messages that have not reached the agent, as far as is known, with the
-    /// text on its way.
+    /// Returns how many messages are not known to have reached the agent, including the text on its
+    /// way.
     fn waiting(&self) -> usize {
         let on_its_way = usize::from(self.delivering.has_text());
         self.queue.len() + self.loop_guard.len() + self.hooks.leases.len() + on_its_way
     }
 
-    /// Returns why the text on its way, or what waits, does not go on.
+    /// Returns what obstructs the text on its way, or the waiting texts.
     fn reason(&self) -> Option<Obstacle> {
         let waiting = self.waiting();
         match self.delivering {
@@ -250,7 +250,7 @@ impl Injector {
         }
     }
 
-    /// Returns what is known, what happens to the text on its way, or to the next one, and why.
+    /// Returns the known facts, what happens to the text on its way or the next one, and why.
     pub(super) fn explain(&self, now: Moment, view: &View<'_>) -> Explanation {
         let seen = self.observe(now, view, true);
         let later = self.next_at().is_some_and(|at| at > now);
@@ -267,7 +267,7 @@ impl Injector {
         Explanation { decision, stage, facts: seen.facts(now), notices }
     }
 
-    /// Returns the id of the last delivery that the agent has or is given, and whose id begins with
+    /// Returns the id of the last delivery to the agent, complete or under way, that begins with
     /// `prefix`.
     pub(super) fn find_given(&self, prefix: &str) -> Option<String> {
         let on_its_way = self.text.as_ref().and_then(Text::message).map(|message| &message.id);
@@ -276,7 +276,7 @@ impl Injector {
         on_its_way.or_else(leased).or_else(|| self.history.find_typed(prefix))
     }
 
-    /// Notes that the child has printed; `screen` contains the output.
+    /// Notes that the child has printed; `screen` already shows the output.
     pub(super) fn printed(&mut self, now: Moment, screen: &Screen) {
         self.retry_at = None;
         self.observer.printed(now, screen, &typed(&self.history, self.text.as_ref()));
@@ -286,7 +286,7 @@ impl Injector {
         }
     }
 
-    /// Notes the program that reads the terminal from now on.
+    /// Notes which program now reads the terminal.
     pub(super) fn set_reader(&mut self, now: Moment, reader: Reader) {
         if !self.observer.set_reader(reader) {
             return;
@@ -308,7 +308,7 @@ impl Injector {
         } else if self.on_its_way().is_some_and(|current| current.id == message.id) {
             self.repeat_delay();
         } else if self.hooks.leases.contains(&message.id) {
-            // A record of it may still come.
+            // A record of the message may still come.
         } else if self.queue.contains(&message.id) {
             self.queue.forget_report(&message.id);
         } else if self.loop_guard.contains(&message.id) {
@@ -318,36 +318,36 @@ impl Injector {
         }
     }
 
-    /// Returns the message on its way, unless the text on its way is one of the relay.
+    /// Returns the message on its way. `None` if the text on its way is the relay's own.
     fn on_its_way(&self) -> Option<&IncomingMessage> {
         self.text.as_ref().and_then(Text::message)
     }
 
-    /// Queues a sentence for the agent. At most once in each turn, the waiting sentences are typed
-    /// as one line.
+    /// Queues a sentence for the agent. At most once a turn, the waiting sentences are typed as one
+    /// line.
     pub(super) fn notify(&mut self, sentence: String) {
         self.notices.add(sentence, false);
         self.retry_at = None;
     }
 
-    /// Queues a sentence that begins no turn: it goes with the next text, or by a hook.
+    /// Queues a sentence that does not begin a turn: it goes with the next text, or through a hook.
     pub(super) fn notify_later(&mut self, sentence: String) {
         self.notices.add(sentence, true);
     }
 
-    /// Tells the agent that this other one has edited the same file.
+    /// Tells the agent that another agent has edited the same file.
     pub(super) fn collided(&mut self, with: &str, path: &str) {
         self.notify_later(notices::collision(with, path));
     }
 
-    /// Holds messages back (`true`) or releases them. A text that is being typed is submitted in
-    /// any case.
+    /// Holds messages back (`true`) or releases them. A text that is already being typed is still
+    /// submitted.
     pub(super) fn hold(&mut self, held: bool) {
         self.observer.is_held = held;
         self.retry_at = None;
     }
 
-    /// Returns to the daemon all messages that were not submitted, after the child has ended.
+    /// Returns all unsubmitted messages to the daemon, after the child has ended.
     pub(super) fn end(&mut self) {
         self.delivering = Delivering::default();
         let current = self.text.take().and_then(|mut text| text.take_message());
@@ -358,7 +358,7 @@ impl Injector {
         self.out.extend(all.map(|message| Output::Return(message.id, RETURN_MS)));
     }
 
-    /// Reads the screen, and remembers what later looks at it depend on.
+    /// Reads the screen, and remembers it for later looks.
     pub(super) fn learn(&mut self, now: Moment, spot: &Spot) -> Shown {
         self.observer.learn(now, spot, &typed(&self.history, self.text.as_ref()))
     }
@@ -368,7 +368,7 @@ impl Injector {
         self.observer.shown(spot, &typed(&self.history, self.text.as_ref()))
     }
 
-    /// Returns the dialog on the screen, if the agent's CLI shows one with numbered choices, and no
+    /// Returns the dialog on the screen, if the agent's CLI shows one with numbered choices and no
     /// text or key is on its way into the terminal.
     pub(super) fn dialog(&self, now: Moment, spot: &Spot) -> Option<Dialog> {
         let is_readable = !spot.synchronizing && !self.delivering.has_text();
@@ -396,8 +396,8 @@ impl Injector {
         is_over
     }
 
-    /// Compares the reports of hooks with the screen. Returns whether work that hooks have reported
-    /// has ended by that.
+    /// Compares the hooks' reports with the screen. Returns whether this ends work that hooks have
+    /// reported.
     pub(super) fn end_work_if_idle(&mut self, now: Moment, view: &View<'_>) -> bool {
         let shows_work = self.observer.shows_work(now, view.shown);
         let has_ended = self.observer.end_work_if_idle(now, view);
@@ -425,7 +425,7 @@ impl Injector {
     }
 }
 
-/// Returns the frames that were typed here, whose rows on the screen are ours.
+/// Returns the frames that were typed here. Their rows on the screen are ours.
 fn typed<'a>(history: &'a History, text: Option<&'a Text>) -> Typed<'a> {
     Typed { frames: history.frames(), own: text.map(|text| &*text.hex) }
 }

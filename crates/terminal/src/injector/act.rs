@@ -1,4 +1,4 @@
-//! The execution of decisions: texts are typed, submitted, acknowledged and returned.
+//! Execution of decisions: types, submits, acknowledges and returns texts.
 
 use super::{
     Injector, RETRY_MS, TypedFrame, View,
@@ -29,7 +29,7 @@ pub(super) struct Text {
     /// Whether the person's keys are passed on, because the program asks something or does not
     /// handle the text as expected.
     pub(super) passes_keys: bool,
-    /// The reason why the text is not submitted, or does not leave the composer, as reported.
+    /// The reported reason why the text is not submitted, or does not leave the composer.
     pub(super) obstacle: Option<Obstacle>,
     pub(super) interference: Interference,
     /// The notice that precedes the message in its turn.
@@ -46,16 +46,16 @@ pub(super) enum Content {
     Brief,
 }
 
-/// The text that is typed next.
+/// The text to type next.
 struct NextText {
     content: Content,
     body: String,
-    /// A notice of the relay that precedes it.
+    /// A relay notice that precedes it.
     rider: Option<String>,
 }
 
 impl Text {
-    /// Returns the message, if the text is one that is on its way.
+    /// Returns the message, if the text is a message on its way.
     pub(super) fn message(&self) -> Option<&IncomingMessage> {
         let Some(Content::Message(message)) = &self.content else { return None };
         Some(message)
@@ -89,7 +89,7 @@ impl Injector {
         self.wake_when_barred(now, view);
     }
 
-    /// Whether the next text may be typed, as far as the terminal side itself is concerned.
+    /// Whether nothing in the terminal side itself obstructs the next text.
     fn may_begin(&self, now: Moment, reader_is_fresh: bool) -> bool {
         !self.delivering.has_text() && self.has_text(now) && reader_is_fresh
     }
@@ -103,10 +103,10 @@ impl Injector {
         self.observer.learn_from_composer(now, view.spot, form, &self.history);
     }
 
-    /// Returns what is known now.
+    /// Returns the facts known now.
     pub(super) fn observe(&self, now: Moment, view: &View<'_>, is_fresh: bool) -> Observation<'_> {
         let seen = self.observer.observe(now, view);
-        // A message was handed over that may begin a turn, or must come again first.
+        // A message was handed over that may begin a turn, or that must be redelivered first.
         let leases_bar = self.hooks.leases.bar_others();
         Observation {
             work: seen.work.or_else(|| leases_bar.then_some(Source::Relay)),
@@ -153,7 +153,7 @@ impl Injector {
         self.write(self.observer.recipe.submit.clone().into_bytes());
     }
 
-    /// Types the next text in this form, if a waiting text can be typed in it.
+    /// Types the next text in this form, if a waiting text allows it.
     fn begin(&mut self, now: Moment, form: Form, view: &View<'_>) {
         self.queue.is_outdated = true;
         let was_held = self.queue.reported == Some(Obstacle::Held);
@@ -228,7 +228,7 @@ impl Injector {
         Some(NextText { content: Content::Message(message), body, rider })
     }
 
-    /// Reports what keeps the next text from being typed, and plans the next look.
+    /// Reports what obstructs the next text, and plans the next look.
     fn wait(&mut self, now: Moment, block: Block) {
         self.note_obstacle(now, block);
         if self.begin_at().is_none_or(|at| at <= now) {
@@ -256,7 +256,7 @@ impl Injector {
     /// Ends the current delivery as submitted.
     pub(super) fn complete(&mut self, now: Moment) {
         self.observer.times.submitted = Some(now);
-        // A prompt begins a turn even if the agent prints nothing in answer.
+        // A prompt begins a turn even if the agent prints no answer.
         self.observer.turn.change(now);
         self.note_turn_for_brief();
         let Some(text) = self.text.as_mut().filter(|_| self.delivering.has_text()) else { return };
@@ -273,7 +273,7 @@ impl Injector {
         self.release_keys();
     }
 
-    /// Gives up on the text and returns its message to the daemon, which delivers it again.
+    /// Gives up on the text and returns its message to the daemon for redelivery.
     fn give_up(&mut self) {
         self.delivering = Delivering::default();
         let lost = || Output::Log("the agent did not get the relay's words".into());
@@ -300,8 +300,8 @@ impl Injector {
         self.out.push(Output::Acknowledge(id));
     }
 
-    /// Notes a prompt that the agent's transcript has recorded. A text in a frame that the prompt
-    /// contains counts as submitted.
+    /// Notes a prompt in the agent's transcript. If the prompt contains a text's frame, that text
+    /// counts as submitted.
     pub(crate) fn confirm(&mut self, now: Moment, prompt: &str) {
         self.note_shown(now, |hex| holds_frame(prompt, hex));
         self.notices.begin_turn();
@@ -309,13 +309,13 @@ impl Injector {
         self.retry_at = None;
     }
 
-    /// Notes that the agent's transcript has recorded a reply.
+    /// Notes a reply in the agent's transcript.
     pub(crate) fn note_reply(&mut self) {
         self.observer.adoption.end();
         self.retry_at = None;
     }
 
-    /// Notes that the agent's transcript has recorded the end of a turn.
+    /// Notes the end of a turn in the agent's transcript.
     pub(crate) fn note_turn_end(&mut self) {
         self.end_turn();
         self.observer.adoption.end();

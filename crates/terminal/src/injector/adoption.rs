@@ -1,28 +1,28 @@
 //! The adoption of the last submitted text: whether the agent has begun to work on it.
 //!
-//! Before the adoption the agent may look idle. A text that is typed then would be merged with the
-//! last one into one prompt.
+//! Before the adoption, the agent may look idle. If another text were typed then, the two would
+//! become one prompt.
 
 use super::history::History;
 use protocol::Moment;
 
-/// The longest time until a program shows that it works on a submitted text. After this time, the
-/// program counts as so quick that its work was not seen.
+/// How long a program may take to show that it works on a submitted text. After this time, its work
+/// counts as too quick to be seen.
 const ADOPTED_MS: u64 = 3000;
-/// The longest time until a program that records its prompts has recorded the submitted one. A
-/// program that is still starting may show nothing for long.
+/// How long a program that records its prompts may take to record the submitted one. A starting
+/// program may show nothing for long.
 const RECORDED_MS: u64 = 20_000;
 /// The time between two checks whether the screen shows a working agent.
 const LOOK_MS: u64 = 50;
 
-/// Stands in for the digits of a frame if the person has submitted the text.
+/// Replaces a frame's digits if the person has submitted the text.
 const PERSONS: &str = "";
 
 /// The progress of the last submitted text towards its adoption.
 #[derive(Debug, Default)]
 pub(super) struct Adoption {
     stage: Stage,
-    /// Whether the program records its prompts in a transcript, as far as is known.
+    /// Whether the program is known to record its prompts in a transcript.
     pub(super) records_prompts: bool,
 }
 
@@ -33,7 +33,7 @@ enum Stage {
     Done,
     /// The agent has not been seen at work yet.
     Awaited {
-        /// The time at which the text was submitted or recorded.
+        /// When the text was submitted or recorded.
         since: Moment,
         /// The digits of the text's frame.
         hex: String,
@@ -48,13 +48,13 @@ impl Adoption {
         Self { records_prompts, ..Self::default() }
     }
 
-    /// Notes that a text was submitted in a frame with these digits, to a program whose screen
+    /// Notes that a text was submitted in a frame with these digits. Only if the program's screen
     /// shows when it works.
     pub(super) fn begin(&mut self, now: Moment, hex: String) {
         self.stage = Stage::Awaited { since: now, hex, checked_at: now };
     }
 
-    /// Notes that the person has pressed Enter, perhaps to submit a prompt, in a program whose
+    /// Notes that the person has pressed Enter, perhaps to submit a prompt. Only if the program's
     /// screen shows when it works.
     pub(super) fn begin_persons(&mut self, now: Moment) {
         if !matches!(self.stage, Stage::Awaited { .. }) {
@@ -62,7 +62,7 @@ impl Adoption {
         }
     }
 
-    /// Notes that a hook reports a turn, which may be the person's.
+    /// Notes that a hook reports a turn, perhaps the person's.
     pub(super) fn note_turn(&mut self) {
         if matches!(&self.stage, Stage::Awaited { hex, .. } if hex == PERSONS) {
             self.end();
@@ -74,8 +74,7 @@ impl Adoption {
         self.stage = Stage::Done;
     }
 
-    /// Whether a look at the screen is due for signs of work, of which there is one every
-    /// `LOOK_MS`.
+    /// Whether a look at the screen for signs of work is due, `LOOK_MS` after the last one.
     pub(super) fn wants_check(&self, now: Moment) -> bool {
         matches!(self.stage, Stage::Awaited { checked_at, .. } if now.since(checked_at) >= LOOK_MS)
     }
@@ -96,8 +95,8 @@ impl Adoption {
         now.since(*since) < if awaits_record { RECORDED_MS } else { ADOPTED_MS }
     }
 
-    /// Ends the wait if its time is over. If the program did not record this prompt, later records
-    /// are not expected.
+    /// Ends the wait on timeout. If the program did not record this prompt, no further records are
+    /// expected.
     pub(super) fn expire(&mut self, now: Moment, history: &History) {
         if let Stage::Awaited { hex, .. } = &self.stage
             && !self.is_pending(now, history)
@@ -112,8 +111,8 @@ impl Adoption {
         (!matches!(self.stage, Stage::Done)).then_some(LOOK_MS)
     }
 
-    /// Notes that a prompt was recorded whose frames `is_shown` tells by their digits. The agent
-    /// begins to work on it now.
+    /// Notes that a prompt was recorded. `is_shown` tells by a frame's digits whether the prompt
+    /// contains it. The agent begins to work on it now.
     pub(super) fn confirm(&mut self, now: Moment, is_shown: impl Fn(&str) -> bool) {
         match &mut self.stage {
             Stage::Awaited { since, hex, .. } if is_shown(hex) => *since = now,

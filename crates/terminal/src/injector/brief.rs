@@ -1,5 +1,5 @@
-//! The brief of an agent whose CLI's hooks take it: each conversation gets it when it begins. If no
-//! hook reports, it is typed.
+//! The brief, if the CLI's hooks deliver it: each conversation gets it when it begins. If no hook
+//! reports, the brief is typed.
 
 use super::Injector;
 use crate::{
@@ -10,19 +10,19 @@ use crate::{
 use protocol::hook;
 use std::{collections::VecDeque, mem};
 
-/// The most conversations that are remembered to have the brief.
+/// How many conversations are remembered as having the brief.
 const CONVERSATIONS_MAX: usize = 32;
 
 /// The brief for hooks, and the conversations that have it.
 #[derive(Debug)]
 pub(super) struct Brief {
     text: HookedBrief,
-    /// The brief as a prompt, in case no hook takes it.
+    /// The brief as a prompt, in case no hook delivers it.
     prompt: Option<String>,
-    /// Whether a turn has begun without a report of a hook.
+    /// Whether a turn has begun without a hook's report.
     is_turn_unreported: bool,
-    /// The conversations that have the brief, by transcript or by id, each with the hook that got
-    /// it, unless it was typed.
+    /// The conversations that have the brief, by transcript or by id. Each has the hook that
+    /// printed it, or `None` if it was typed.
     known_to: VecDeque<(String, Option<Caller>)>,
     /// Whether a compaction has lost the brief.
     is_lost: bool,
@@ -34,8 +34,8 @@ impl Brief {
         Self { text, prompt, is_turn_unreported, known_to, is_lost }
     }
 
-    /// Whether the prompt is to be typed at the start unless a hook reports before. A CLI whose
-    /// hooks report only at a prompt cannot be waited for, so nothing is typed there.
+    /// Whether the prompt is typed at the start unless a hook reports first. Not so if the CLI's
+    /// hooks first report at a prompt: they cannot be waited for.
     pub(super) fn is_typed_at_start(&self) -> bool {
         self.text.begins == Begins::AtStart
     }
@@ -47,7 +47,7 @@ impl Brief {
 }
 
 impl Injector {
-    /// Returns the brief for a conversation that begins, unless the conversation has it.
+    /// Returns the brief for a new conversation, unless the conversation already has it.
     pub(super) fn brief_for(&mut self, caller: Caller, report: &hook::Report) -> Option<String> {
         let brief = self.brief.as_mut()?;
         let was_typed = self.notices.end_brief();
@@ -66,7 +66,7 @@ impl Injector {
         Some(brief.text.text.clone())
     }
 
-    /// Notes that the conversation is about to lose the brief. The next prompt's hook gets it.
+    /// Notes that the conversation is about to lose the brief. The next prompt's hook delivers it.
     pub(super) fn note_lost_brief(&mut self) {
         if let Some(brief) = &mut self.brief {
             brief.is_lost = true;
@@ -79,7 +79,7 @@ impl Injector {
         self.brief_for(caller, report)
     }
 
-    /// Notes that a hook has not printed the brief, as far as is known: the brief is typed.
+    /// Notes that a hook probably has not printed the brief: it is typed instead.
     pub(super) fn take_back_brief(&mut self, caller: Caller) {
         let Some(brief) = &mut self.brief else { return };
         let given = brief.known_to.iter().position(|(_, hook)| *hook == Some(caller));
@@ -88,14 +88,15 @@ impl Injector {
         }
     }
 
-    /// Notes that a turn has begun. Hooks that have reported nothing by its end take no brief.
+    /// Notes that a turn has begun. If the hooks report nothing before its end, they do not deliver
+    /// the brief.
     pub(super) fn note_turn_for_brief(&mut self) {
         if let Some(brief) = self.brief.as_mut().filter(|_| !self.observer.work.is_heard) {
             brief.is_turn_unreported = true;
         }
     }
 
-    /// Makes the brief a text to type if a turn has ended of which no hook has reported anything.
+    /// Queues the brief for typing if a turn has ended without any hook's report.
     pub(super) fn type_brief_without_hooks(&mut self) {
         if let Some(brief) = self.brief.as_mut().filter(|_| !self.observer.work.is_heard)
             && brief.text.begins == Begins::WithPrompt

@@ -1,8 +1,8 @@
-//! The decisions about a text on its way into the agent: a function of what is known.
+//! The decisions about a text on its way into the agent: a pure function of the known facts.
 //!
-//! A text waits until [`verdict`] finds no obstacle. It is typed, its Enter follows once the screen
-//! has settled and the composer holds nothing but the text, and it counts as submitted once it has
-//! left the composer. Only this file decides that a key is pressed.
+//! A text waits until [`verdict`] finds no obstacle. Then it is typed. Its Enter follows once the
+//! screen has settled and the composer holds only the text. It counts as submitted once it has left
+//! the composer. Only this file decides to press a key.
 
 use super::{
     RETRY_MS,
@@ -18,27 +18,27 @@ use crate::{
 };
 use protocol::Moment;
 
-/// The longest time that a program takes to show or to record a text that it has received.
+/// How long a program may take to show or record a text that it has received.
 const TEXT_SHOWN_MS: u64 = 20_000;
-/// The time between two looks at the composer for a text that must leave it.
+/// The time between two looks whether a text has left the composer.
 const CHECK_MS: u64 = 30;
-/// The time after which the Enter is pressed again. Some programs take an Enter that follows a
-/// paste too soon for a part of the paste.
+/// The time before Enter is pressed again. Some programs take an Enter soon after a paste for a
+/// part of the paste.
 const PRESS_AGAIN_MS: u64 = 700;
-/// The time after which the Enter is pressed again if the program has printed nothing since.
+/// The time before Enter is pressed again if the program has printed nothing since.
 const PRESS_AGAIN_SILENT_MS: u64 = 3000;
-/// The most times that the Enter is pressed for one text.
+/// How many times Enter is pressed for one text at most.
 const PRESSES_MAX: u32 = 4;
-/// The time for which the screen must have been unchanged before the Enter is pressed again for a
-/// text that seemed to have left.
+/// How long the screen must be unchanged before Enter is pressed again for a text that seemed to
+/// have left.
 const UNCHANGED_MS: u64 = 1000;
 
-/// A step that follows from a decision.
+/// A step to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Type the next text in this form.
     Type(Form),
-    /// Report what keeps the next text from being typed.
+    /// Report what obstructs the next text.
     Wait(Block),
     /// Press Enter.
     Submit,
@@ -46,7 +46,7 @@ pub(super) enum Step {
     SubmitAgain,
     /// Pass the person's keys on (`true`) from now on, or keep them back.
     PassKeys(bool),
-    /// Report why the text on its way is not submitted, or that nothing is in its way.
+    /// Report why the text on its way is not submitted, or that nothing obstructs it.
     Delay(Option<Obstacle>),
     /// The text was submitted.
     Complete,
@@ -54,7 +54,7 @@ pub(super) enum Step {
     Return,
 }
 
-/// A decision: the next stage, unless the steps end the delivery, and what to do.
+/// A decision: the steps to take, and the next stage unless the steps end the delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Decision {
     pub(super) next: Delivering,
@@ -77,8 +77,8 @@ pub(super) fn decide(seen: &Observation<'_>, delivering: Delivering, now: Moment
     }
 }
 
-/// Decides what follows after the terminal has accepted `written` bytes. A text is submitted by
-/// that in a program without a known composer, which does not show when the text leaves.
+/// Decides what follows after the terminal has accepted `written` bytes. If the program has no
+/// known composer, this submits a text: its screen does not show when the text leaves.
 pub(super) fn written(recipe: &Recipe, stage: Delivering, written: u64, now: Moment) -> Decision {
     match stage {
         Delivering::Typing { end } if written >= end => {
@@ -112,7 +112,7 @@ pub(super) fn deadline(
     }
 }
 
-/// Whether a key may be pressed now, so that the program that reads the terminal must be known.
+/// Whether a key may be pressed now, so that the program reading the terminal must be known.
 pub(super) fn may_press(
     recipe: &Recipe,
     delivering: &Delivering,
@@ -126,8 +126,8 @@ pub(super) fn may_press(
     }
 }
 
-/// Returns the time at which the screen has been unchanged for so long that a text that seemed to
-/// leave counts as stuck if it is shown. `None` if no such look is due until the screen changes.
+/// Returns when the screen has been unchanged for long enough that a text that seemed to leave, if
+/// shown, counts as stuck. `None` if no such look is due until the screen changes.
 pub(super) fn stuck_at(
     left: Left,
     text: Option<TextFacts>,
@@ -142,12 +142,12 @@ pub(super) fn stuck_at(
     (may_press && left.checked_at < at).then_some(at)
 }
 
-/// Returns the form in which a text may be typed now, or what keeps it from being typed. An agent
-/// with hooks may be given the text without typing meanwhile (`routes::wake_when_barred`).
+/// Returns the form for typing a text now, or the obstacle to it. An agent with hooks may get the
+/// text without typing meanwhile (`routes::wake_when_barred`).
 pub(super) fn verdict(seen: &Observation<'_>, now: Moment) -> Result<Form, Obstacle> {
     terminal_obstacle(seen, now).map_or(Ok(()), Err)?;
     if !seen.is_started {
-        // A dialog of the start is the better reason.
+        // A dialog at the start is the more useful reason.
         return Err(form(seen).err().unwrap_or(Obstacle::Starting));
     }
     let form = form(seen)?;
@@ -158,13 +158,13 @@ pub(super) fn verdict(seen: &Observation<'_>, now: Moment) -> Result<Form, Obsta
     if is_command || !seen.is_line_empty { Err(Obstacle::HalfTyped) } else { Ok(form) }
 }
 
-/// Returns the form in which the screen allows a text, or the obstacle on it.
+/// Returns the form that the screen allows for a text, or the obstacle on the screen.
 pub(super) fn form(seen: &Observation<'_>) -> Result<Form, Obstacle> {
     let is_at_work = seen.work.is_some() && !seen.recipe.while_busy;
     seen.shown.form.and_then(|form| if is_at_work { Err(Obstacle::Busy) } else { Ok(form) })
 }
 
-/// Returns the first obstacle among the facts that do not depend on the composer.
+/// Returns the first obstacle that does not depend on the composer.
 pub(super) fn terminal_obstacle(seen: &Observation<'_>, now: Moment) -> Option<Obstacle> {
     let is_changing = !seen.is_at_rest(now);
     let is_typing = seen.key_at.is_some_and(|at| now.since(at) < seen.recipe.untouched_ms);
@@ -229,8 +229,8 @@ fn settling(seen: &Observation<'_>, missing_since: Moment, since: Moment, now: M
     if seen.shown.holds_own {
         return submit(seen, 1);
     }
-    // While the program asks something, an Enter would answer that. Otherwise the program is late
-    // to show the text, and the person's keys would mix with it, or the text is gone.
+    // While the program asks something, Enter would answer that. Otherwise the program is late to
+    // show the text, and the person's keys would mix with it, or the text is gone.
     let asks = seen.shown.asks;
     let missing_since = if asks { now } else { missing_since };
     let passes = asks || now.since(missing_since) >= seen.recipe.guard_ms_max;
@@ -247,7 +247,7 @@ fn settling(seen: &Observation<'_>, missing_since: Moment, since: Moment, now: M
     Decision { next: Delivering::Settling { missing_since, since: now }, steps }
 }
 
-/// Looks whether the submitted text has left the composer, and presses Enter again if it stays.
+/// Checks whether the submitted text has left the composer. Presses Enter again if it stays.
 fn leaving(seen: &Observation<'_>, delivering: Delivering, now: Moment) -> Decision {
     let Delivering::Leaving { since, presses, checked_at, seen_at, is_ignored } = delivering else {
         return Decision::stay(delivering);
@@ -271,11 +271,11 @@ fn leaving(seen: &Observation<'_>, delivering: Delivering, now: Moment) -> Decis
         let steps = vec![Step::Delay(Some(why)), Step::PassKeys(true)];
         return Decision { next: next(false), steps };
     }
-    // A program that has printed nothing since the Enter may not have read it yet.
+    // If the program has printed nothing since the Enter, it may not have read it yet.
     let has_printed = seen.printed_at > Some(since);
     let patience_ms = if has_printed { PRESS_AGAIN_MS } else { PRESS_AGAIN_SILENT_MS };
     let stays = is_in_composer && now.since(since) >= patience_ms && seen.is_at_rest(now);
-    // The person's keys may have changed the text, and then an Enter would submit that.
+    // The person's keys may have changed the text; Enter would submit the changed text.
     let is_alone = interference == Interference::None;
     let mut decision = match stays && is_alone && presses < PRESSES_MAX {
         true => submit(seen, presses + 1),
@@ -299,8 +299,8 @@ fn submit(seen: &Observation<'_>, presses: u32) -> Decision {
     Decision { next: Delivering::Submitting { end, presses }, steps }
 }
 
-/// Decides about a text that has not been seen in the composer since `since`: the person may have
-/// submitted it or erased it. `passes` says that the keys that were kept back reach it now.
+/// Decides about a text not seen in the composer since `since`: the person may have submitted or
+/// erased it. `passes` says that the person's keys now reach the program.
 fn missing(seen: &Observation<'_>, passes: bool, since: Moment, now: Moment) -> Option<Step> {
     let text = seen.text?;
     let interference = match passes {
@@ -318,8 +318,8 @@ fn missing(seen: &Observation<'_>, passes: bool, since: Moment, now: Moment) -> 
     is_over.then_some(Step::Return)
 }
 
-/// Whether the text, which is not shown, has left the composer: the composer is empty again, or has
-/// not shown the text for a while. Before that, the program may be in the middle of painting it.
+/// Whether a text that is not shown has left the composer: the composer is empty again, or has not
+/// shown the text for a while. Before that, the program may be in the middle of painting it.
 fn has_left(seen: &Observation<'_>, seen_at: Moment, now: Moment) -> bool {
     let missing_ms = now.since(seen_at);
     let is_painting = seen.printed_within(now, CHECK_MS)
@@ -329,8 +329,8 @@ fn has_left(seen: &Observation<'_>, seen_at: Moment, now: Moment) -> bool {
     (is_empty && !is_painting) || (missing_ms >= PRESS_AGAIN_MS && is_seen)
 }
 
-/// Returns the time at which the Enter is due: the screen has not changed for the recipe's time, or
-/// the longest wait since `since` is over.
+/// Returns when Enter is due: once the screen has not changed for the recipe's guard time, or at
+/// the latest after the longest wait since `since`.
 fn enter_at(recipe: &Recipe, since: Moment, printed_at: Option<Moment>) -> Moment {
     let changed_at = printed_at.map_or(since, |at| at.max(since));
     changed_at.plus(recipe.guard_ms).min(since.plus(recipe.guard_ms_max))

@@ -5,11 +5,11 @@ use crate::{bounded::push, input::IncomingMessage};
 use protocol::{deliver::Proof, name::NAME_BYTES_MAX};
 use std::collections::VecDeque;
 
-/// The most ids of submitted deliveries that are remembered.
+/// How many ids of submitted deliveries are remembered.
 const TYPED_MAX: usize = 1024;
-/// The most frames that are remembered, for rows of the screen and until a record confirms them.
+/// How many frames are remembered, for rows of the screen and until a record confirms them.
 const FRAMES_MAX: usize = 32;
-/// The most senders whose sessions are remembered.
+/// How many senders' sessions are remembered.
 const SENDERS_MAX: usize = 256;
 
 /// A bounded memory of typed texts.
@@ -43,7 +43,7 @@ impl History {
         push(&mut self.typed, TYPED_MAX, id);
     }
 
-    /// Returns the id of the last typed delivery whose id begins with `prefix`.
+    /// Returns the last typed delivery's id that begins with `prefix`.
     pub(super) fn find_typed(&self, prefix: &str) -> Option<String> {
         self.typed.iter().rev().find(|id| id.starts_with(prefix)).cloned()
     }
@@ -69,7 +69,7 @@ impl History {
         self.unconfirmed.iter().any(begins)
     }
 
-    /// Forgets the frames that a record shows from beginning to end, as `is_shown` tells by their
+    /// Forgets the frames that a record shows from beginning to end; `is_shown` tells by their
     /// digits. Returns the ids of their deliveries.
     pub(super) fn confirm(&mut self, is_shown: impl Fn(&str) -> bool) -> Vec<String> {
         let mut ids = Vec::new();
@@ -83,10 +83,10 @@ impl History {
         ids
     }
 
-    /// Returns the proof by which the daemon knows the sender, if the agent should see it.
+    /// Returns how the daemon authenticated the sender, if the agent should see it.
     ///
-    /// A key or a token is not shown. A name that is only claimed is shown if the last message
-    /// under that name came from another session.
+    /// A key or a token is not shown. A name without proof is shown if the last message under that
+    /// name came from another session.
     pub(super) fn auth_to_show(&mut self, message: &IncomingMessage) -> Option<Proof> {
         let auth = message.auth.filter(|auth| !matches!(auth, Proof::Key | Proof::Token))?;
         if auth != Proof::Claim {

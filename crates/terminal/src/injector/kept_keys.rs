@@ -2,7 +2,7 @@
 
 use super::interference::Interference;
 
-/// The bytes of kept keys, which are written after the text.
+/// The bytes of kept keys, to be written after the text.
 #[derive(Debug, Default)]
 pub(super) struct KeptKeys {
     bytes: Vec<u8>,
@@ -29,8 +29,8 @@ impl KeptKeys {
         self.has_submit |= has_submit;
     }
 
-    /// Takes all keys. Returns the keys and whether one of them submits a line, or `None` without
-    /// keys.
+    /// Takes all keys. Returns them, and whether one of them submits a line; `None` if there are
+    /// none.
     pub(super) fn take(&mut self) -> Option<(Vec<u8>, bool)> {
         let Self { bytes, has_submit } = std::mem::take(self);
         (!bytes.is_empty()).then_some((bytes, has_submit))

@@ -1,5 +1,4 @@
-//! The handling of the person's keys, which are passed on, or kept back while a text is being
-//! typed.
+//! Handling of the person's keys: they are passed on, or kept back while a text is typed.
 
 use super::{Injector, delivering::Delivering, interference::Interference};
 use crate::{
@@ -9,7 +8,7 @@ use crate::{
 use protocol::Moment;
 
 impl Injector {
-    /// Handles bytes from the person's terminal. Returns whether a key among them submits a line.
+    /// Handles bytes from the person's terminal. Returns whether one of the keys submits a line.
     pub(crate) fn press(&mut self, now: Moment, bytes: &[u8], screen: &Screen) -> bool {
         self.retry_at = None;
         let line_feed_breaks = self.observer.recipe.line_feed_breaks(screen.bracketed_paste());
@@ -24,7 +23,7 @@ impl Injector {
                 *left = None;
             }
         } else if !are_kept && !self.observer.line.is_ambiguous() {
-            // The bytes are a terminal's answer, for which the child may be waiting.
+            // The bytes are a terminal's answer, and the child may be waiting for it.
             self.write(bytes.to_vec());
             return false;
         }
@@ -53,7 +52,7 @@ impl Injector {
         is_submitted
     }
 
-    /// Passes the person's keys on from now on although a text is on its way, or keeps them back.
+    /// From now on, passes the person's keys on although a text is on its way, or keeps them back.
     pub(super) fn pass_keys_on(&mut self, passes: bool) {
         if let Some(text) = &mut self.text {
             text.passes_keys = passes;

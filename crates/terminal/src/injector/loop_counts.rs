@@ -1,20 +1,20 @@
-//! Counts of the messages between the agent and each other one, by which a loop is recognised: two
-//! agents that answer each other without a person's prompt and without work.
+//! Counts of the messages between the agent and each peer. They detect a loop: two agents that
+//! answer each other without a person's prompt and without work.
 
 use crate::bounded;
 use protocol::payload::LoopCount;
 use std::collections::VecDeque;
 
-/// The most peers with a count. Beyond that, the count of the peer without a message for longest is
-/// forgotten, so its messages go on.
+/// How many peers have a count. Beyond that, the peer without a message for the longest time loses
+/// its count, so its messages go on.
 const PEERS_MAX: usize = 256;
 
-/// The counts since the last prompt of a person or the last use of a tool.
+/// The counts since a person's last prompt or the last use of a tool.
 #[derive(Debug, Default)]
 pub(super) struct LoopCounts {
-    /// Counted peers, the one with the last message at the end.
+    /// The counted peers, ordered by their last message.
     peers: VecDeque<Peer>,
-    /// A number that changes with each prompt and each use of a tool.
+    /// The agent's work number. It changes with each prompt and each use of a tool.
     work: u32,
 }
 
@@ -24,21 +24,19 @@ struct Peer {
     name: String,
     /// The number of messages in both directions.
     count: u32,
-    /// The number of the peer's work, as its last message has stated it.
+    /// The peer's work number in its last message.
     work: Option<u32>,
-    /// Whether the agent was told that messages wait.
+    /// Whether the agent was notified that messages wait.
     is_told: bool,
 }
 
 impl LoopCounts {
-    /// Returns counts that begin with this number of the agent's work, in which two runs should
-    /// differ.
+    /// Returns counts that begin with this work number. It should differ between runs.
     pub(super) fn new(work: u32) -> Self {
         Self { peers: VecDeque::new(), work }
     }
 
-    /// Lets a message from a peer to the agent pass and counts it, unless `max` messages have
-    /// passed.
+    /// Admits and counts a message from a peer, unless `max` messages have already passed.
     pub(super) fn admit(&mut self, name: &str, max: u32) -> bool {
         let peer = self.peer(name);
         let passes = peer.count < max;
@@ -46,7 +44,7 @@ impl LoopCounts {
         passes
     }
 
-    /// Counts a message from the agent to a peer. Returns the count with it.
+    /// Counts a message from the agent to a peer. Returns the new count.
     pub(super) fn count_sent(&mut self, name: &str) -> LoopCount {
         let work = self.work;
         let peer = self.peer(name);
@@ -54,9 +52,9 @@ impl LoopCounts {
         LoopCount { hops: peer.count, work }
     }
 
-    /// Lowers a peer's count to what its message states, if the peer has worked, or got a prompt of
-    /// its person, since its message before. Otherwise a lower count only says that messages of
-    /// both have crossed.
+    /// Lowers a peer's count to the count in its message, if the peer has worked, or got a prompt
+    /// from its person, since its previous message. Otherwise a lower count only means that
+    /// messages have crossed.
     pub(super) fn learn(&mut self, name: &str, LoopCount { hops, work }: LoopCount) {
         let peer = self.peer(name);
         if peer.work.replace(work) == Some(work) {
@@ -67,8 +65,7 @@ impl LoopCounts {
         peer.count = peer.count.min(before);
     }
 
-    /// Whether the agent is to be told that messages with a peer wait, which is once until the
-    /// count is lowered.
+    /// Whether to notify the agent that messages with a peer wait: once until the count is lowered.
     pub(super) fn tell(&mut self, name: &str) -> bool {
         !std::mem::replace(&mut self.peer(name).is_told, true)
     }
@@ -81,7 +78,7 @@ impl LoopCounts {
         }
     }
 
-    /// Returns a peer, as the one with the last message.
+    /// Returns a peer, and moves it to the end of the order.
     fn peer(&mut self, name: &str) -> &mut Peer {
         let name = name.to_ascii_lowercase();
         let known = self.peers.iter().position(|peer| peer.name == name);
@@ -112,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn hops_only_lower_a_count() {
+    fn hops_never_raise_a_count() {
         for (hops, left) in [(0, 3), (1, 3), (2, 2), (3, 1), (4, 0), (u32::MAX, 0)] {
             let mut loops = LoopCounts::default();
             while loops.admit("Bob", 3) {}
@@ -122,13 +119,13 @@ mod tests {
         }
     }
 
-    /// A count counts messages, whichever of both agents has sent them, also if each sends one
-    /// before it gets that of the other.
+    /// A count includes the messages of both agents, even if each sends one before it gets the
+    /// other's.
     #[test]
-    fn crossing_messages_lower_no_count() {
+    fn crossing_messages_do_not_lower_the_count() {
         let mut both = [LoopCounts::new(7), LoopCounts::new(9)];
         for loops in &mut both {
-            // A peer whose work is not known yet may have worked.
+            // The peer's work is not known yet, so it may have worked.
             loops.learn("Other", LoopCount { hops: 1, work: 16 - loops.work });
         }
         for round in 0..5 {
@@ -144,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn agent_is_told_once_until_the_count_is_lowered() {
+    fn agent_is_notified_once_until_the_count_is_lowered() {
         let mut loops = LoopCounts::default();
         while loops.admit("Bob", 3) {}
         assert_eq!([loops.tell("Bob"), loops.tell("bob"), loops.tell("Carl")], [true, false, true]);
@@ -171,10 +168,10 @@ mod tests {
     }
 
     proptest! {
-        /// Since the last reset, no more than `max` messages come from a peer that states its true
-        /// count or none, and a count of a peer changes only by its own messages.
+        /// Since the last reset, at most `max` messages come from a peer that states its true count
+        /// or none, and only a peer's own messages change its count.
         #[test]
-        fn no_more_than_the_budget_passes(
+        fn budget_is_never_exceeded(
             steps in prop::collection::vec((0_usize..3, 0_u8..12), 0..200),
             max in 1_u32..8,
         ) {

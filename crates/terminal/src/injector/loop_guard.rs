@@ -13,17 +13,17 @@ use protocol::{
 };
 use std::{collections::VecDeque, mem};
 
-/// The most messages that wait here, and their most bytes: half of what one client has in flight,
-/// so that others have the rest. The daemon keeps what is beyond that.
+/// How many messages wait here at most, and how many bytes: half of one client's window, so that
+/// others have the rest. The daemon keeps further messages.
 const MESSAGES_MAX: usize = 128;
 const BYTES_MAX: usize = 8 << 20;
 
-/// The factor of the budget where the work of the agent or its peer is not known, since no hook
+/// The factor for the budget if the work of the agent or its peer is not known, since no hook
 /// reports it.
 const UNSEEN_WORK: u32 = 5;
 
-/// The time after which the daemon delivers a returned message again. It doubles with each attempt,
-/// so that the daemon does not give up before the usual time to live is over.
+/// The delay before the daemon redelivers a returned message. It doubles with each attempt, so that
+/// the daemon does not give up before the usual time to live ends.
 const AGAIN_MS: u64 = 60_000;
 const DOUBLINGS_MAX: u32 = 9;
 
@@ -35,7 +35,7 @@ pub(super) struct LoopGuard {
 }
 
 impl LoopGuard {
-    /// Returns no messages, and counts that begin with this number of the agent's work.
+    /// Returns a guard without messages; its counts begin with this work number.
     pub(super) fn new(work: u32) -> Self {
         Self { counts: LoopCounts::new(work), waiting: VecDeque::new(), bytes: 0 }
     }
@@ -48,7 +48,7 @@ impl LoopGuard {
         self.waiting.iter().any(|message| message.id == id)
     }
 
-    /// Whether a message that waits has this id, or an id that begins so.
+    /// Whether a waiting message has an id that begins with `prefix`, or any if `None`.
     pub(super) fn holds(&self, prefix: Option<&str>) -> bool {
         self.waiting.iter().any(|message| message.id.starts_with(prefix.unwrap_or_default()))
     }
@@ -73,12 +73,12 @@ impl LoopGuard {
 }
 
 impl Injector {
-    /// Queues a new message, unless it has to wait because of a loop.
+    /// Queues a new message, unless a loop makes it wait.
     pub(super) fn receive(&mut self, message: IncomingMessage) {
         if message.urgent || name::is_daemons(&message.from) {
             return self.admit(message);
         }
-        // A message that comes again states an old count.
+        // A redelivered message states an old count.
         if let Some(hops) = message.hops.filter(|_| message.attempt <= 1) {
             self.loop_guard.counts.learn(&message.from, hops);
             self.admit_looping();
@@ -89,7 +89,7 @@ impl Injector {
         }
     }
 
-    /// Lets a message wait, as far as there is room for it. A message that the daemon does not keep
+    /// Makes a message wait, if there is capacity. A message that the daemon does not persist
     /// cannot be returned and does not wait.
     fn defer(&mut self, message: IncomingMessage, max: u32) {
         if !self.loop_guard.is_full() {
@@ -104,15 +104,15 @@ impl Injector {
         }
     }
 
-    /// Notes work of the agent or a prompt of its person, after which messages with all others, and
-    /// notices, may go on.
+    /// Notes work of the agent or a prompt of its person. Messages with all peers, and notices, may
+    /// go on.
     pub(super) fn end_loops(&mut self) {
         self.notices.renew_budget();
         self.loop_guard.counts.reset();
         self.admit_looping();
     }
 
-    /// Counts a message of the agent's to another one. Returns the count that goes with it, if the
+    /// Counts a message from the agent to another. Returns the count to send with it, if the
     /// agent's work is known.
     pub(crate) fn count_sent(&mut self, to: &str) -> Option<LoopCount> {
         if name::is_daemons(to) || to == EVERYONE {
@@ -126,7 +126,7 @@ impl Injector {
         Some(count).filter(|_| self.observer.work.is_heard)
     }
 
-    /// Queues the messages that may go on, each behind the older ones of its sender.
+    /// Queues the messages that may go on, each after its sender's older ones.
     fn admit_looping(&mut self) {
         for message in self.loop_guard.take_all() {
             if self.pass(&message).is_ok() {
@@ -138,7 +138,7 @@ impl Injector {
         }
     }
 
-    /// Lets a message pass and counts it. If it has to wait, returns how many messages have passed.
+    /// Lets a message pass and counts it. If it must wait, returns how many messages have passed.
     fn pass(&mut self, message: &IncomingMessage) -> Result<(), u32> {
         let Some(max) = self.budget(message.hops.is_some()) else { return Ok(()) };
         let is_first = !self.loop_guard.has_message_from(&message.from);
@@ -152,7 +152,7 @@ impl Injector {
     }
 
     /// Returns how many messages may pass between the agent and a peer without work. `None` for a
-    /// program that is no agent CLI: nobody pays for its turns.
+    /// program that is no agent CLI: its turns cost nothing.
     fn budget(&self, knows_peers_work: bool) -> Option<u32> {
         let budget = self.observer.recipe.wake_budget;
         let knows_work = self.observer.work.is_heard && knows_peers_work;

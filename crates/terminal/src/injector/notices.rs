@@ -1,27 +1,27 @@
 //! The relay's own texts for the agent: the brief, and notices about the agent's messages.
 //!
-//! A turn that a notice begins may lead to the next notice, without end. So only a few turns are
-//! begun for notices after a prompt of the person or a use of a tool. Later ones wait for the next
-//! message, which they precede, or share a turn after a long time.
+//! A turn that a notice begins may lead to the next notice, without end. So notices begin only a
+//! few turns after a person's prompt or a use of a tool. Later notices wait for the next message
+//! and precede it, or share a turn after a long time.
 
 use crate::{frame::plain, recipe::Form};
 use protocol::Moment;
 
-/// The most notices that are typed together. Of further notices only the number is typed.
+/// How many notices are typed together. Only the number of further notices is typed.
 const NOTICES_MAX: usize = 16;
 
-/// The number of turns that are begun for notices after a prompt of the person or a use of a tool.
+/// How many turns notices may begin after a person's prompt or a use of a tool.
 const TURNS_MAX: u32 = 3;
 
-/// The times after such turns until one more is begun. The last one holds for all further turns.
+/// The delays before each turn after those. The last delay applies to all later turns.
 const LATER_MS: [u64; 3] = [60_000, 600_000, 3_600_000];
 
-/// The most characters of a path that a notice shows: its last ones.
+/// The maximum length of a path in a notice, in characters. The end of a longer path is shown.
 const PATH_CHARS_MAX: usize = 160;
 
-/// Returns the notice about a file that the agent and another one have edited. A hook may give it
-/// to the model with the relay's authority, so that a path could pass as the relay's words: what is
-/// not usual in paths is replaced, also blanks.
+/// Returns the notice about a file that the agent and another agent have edited. A hook may give it
+/// to the model with the relay's authority, and the path could pass as the relay's words. So
+/// characters that are unusual in paths, including blanks, are replaced.
 pub(super) fn collision(with: &str, path: &str) -> String {
     let allowed = |c: char| c.is_alphanumeric() || r"._-/\:@#+~".contains(c);
     let mut shown: Vec<_> = path.chars().map(|c| if allowed(c) { c } else { '?' }).collect();
@@ -36,14 +36,13 @@ pub(super) fn collision(with: &str, path: &str) -> String {
 /// Texts of the relay that wait to be typed.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
-    /// The brief, which is typed before all other texts.
+    /// The brief, to be typed before all other texts.
     pub(super) brief: Option<String>,
     pub(super) is_brief_typed: bool,
     sentences: Vec<Sentence>,
-    /// The number of further notices that cannot wait.
+    /// The number of omitted notices that cannot wait.
     omitted: usize,
-    /// Whether notices were typed in this turn of the agent. If so, further notices wait for the
-    /// next turn.
+    /// Whether notices were typed in this turn. If so, further ones wait for the next turn.
     is_turn_used: bool,
     budget: Budget,
 }
@@ -52,16 +51,16 @@ pub(super) struct Notices {
 #[derive(Debug)]
 struct Sentence {
     text: String,
-    /// Whether it begins no turn of its own. It has no words of others.
+    /// Whether it begins no turn by itself. Such a notice has no words of others.
     can_wait: bool,
 }
 
-/// The turns that are begun for notices.
+/// The budget of turns that notices may begin.
 #[derive(Clone, Copy, Debug, Default)]
 struct Budget {
     /// The number of turns since the person's last prompt, or the last use of a tool.
     turns: u32,
-    /// The time before which no further turn is begun, once the first ones are used up.
+    /// When the next turn may begin, once the first ones are used up.
     next_at: Option<Moment>,
 }
 
@@ -87,8 +86,8 @@ impl Notices {
         std::mem::take(&mut self.is_brief_typed)
     }
 
-    /// Adds a notice. One that `can_wait` begins no turn of its own, and the first of these makes
-    /// room for one that cannot wait.
+    /// Adds a notice. One that `can_wait` does not begin a turn. If there is no capacity, the
+    /// oldest of these is dropped.
     pub(super) fn add(&mut self, text: String, can_wait: bool) {
         if self.sentences.len() >= NOTICES_MAX
             && let Some(first) = self.sentences.iter().position(|sentence| sentence.can_wait)
@@ -102,12 +101,12 @@ impl Notices {
         }
     }
 
-    /// Returns the notices that wait.
+    /// Returns the waiting notices.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &str> {
         self.sentences.iter().map(|sentence| &*sentence.text)
     }
 
-    /// Returns the time from which on a text is to be typed in this turn.
+    /// Returns when a text is due in this turn.
     pub(super) fn due_at(&self) -> Option<Moment> {
         let is_urgent = self.sentences.iter().any(|sentence| !sentence.can_wait);
         match () {
@@ -127,14 +126,14 @@ impl Notices {
         self.budget = Budget::default();
     }
 
-    /// Takes the brief if it can be typed in this form.
+    /// Takes the brief if this form can carry it.
     pub(super) fn take_brief(&mut self, form: Form) -> Option<String> {
         let brief = self.brief.take_if(|_| form == Form::Plain)?;
         self.is_brief_typed = true;
         Some(brief)
     }
 
-    /// Takes all notices as one line, for a turn of their own.
+    /// Takes all notices as one line, for a separate turn.
     pub(super) fn take(&mut self, now: Moment) -> Option<String> {
         self.due_at().filter(|at| *at <= now && self.brief.is_none())?;
         self.is_turn_used = true;
@@ -142,12 +141,12 @@ impl Notices {
         self.take_line()
     }
 
-    /// Takes all notices as one line, which precedes a message in its turn.
+    /// Takes all notices as one line, to precede a message in its turn.
     pub(super) fn take_rider(&mut self, form: Form) -> Option<String> {
         if form == Form::Plain { self.take_line() } else { None }
     }
 
-    /// Takes the notices that have no words of others, for a hook.
+    /// Takes the notices without words of others, for a hook.
     pub(super) fn take_own(&mut self) -> Vec<String> {
         let own = self.sentences.extract_if(.., |sentence| sentence.can_wait);
         own.map(|sentence| sentence.text).collect()

@@ -8,7 +8,7 @@ use crate::{
 };
 use protocol::{Moment, control::Fact};
 
-/// A source of a fact. Of several that speak of the agent's work, the first one counts.
+/// A source of a fact. If several sources say that the agent works, the first one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Source {
     Hooks,
@@ -20,10 +20,10 @@ pub(super) enum Source {
     Relay,
 }
 
-/// The facts on which deliveries depend.
+/// The facts that deliveries depend on.
 #[derive(Clone, Debug)]
 pub(super) struct Observation<'a> {
-    /// The recipe of the program, whose times hold.
+    /// The program's recipe, including its times.
     pub(super) recipe: &'a Recipe,
     /// The program that reads the terminal, according to its processes.
     pub(super) reader: &'a Reader,
@@ -31,7 +31,7 @@ pub(super) struct Observation<'a> {
     pub(super) shown: Shown,
     /// Whether the program is in the middle of a synchronized update.
     pub(super) is_synchronizing: bool,
-    /// The source that says that the agent works, or is about to.
+    /// The source that says that the agent works or is about to.
     pub(super) work: Option<Source>,
     /// Whether the screen has a sign of work that counts.
     pub(super) shows_work: bool,
@@ -41,17 +41,17 @@ pub(super) struct Observation<'a> {
     pub(super) is_in_message: bool,
     /// Whether the agent may not have begun to work on the last prompt yet.
     pub(super) is_adopting: bool,
-    /// Whether the program records its prompts, as far as is known.
+    /// Whether the program is known to record its prompts.
     pub(super) records_prompts: bool,
     /// Whether the program has printed nothing so far and may still be starting.
     pub(super) is_silent: bool,
     /// Whether the program has finished starting.
     pub(super) is_started: bool,
-    /// The time at which the program last printed.
+    /// When the program last printed.
     pub(super) printed_at: Option<Moment>,
-    /// The time from which on the screen is at rest, unless it changes before.
+    /// When the screen will be at rest, unless it changes before.
     pub(super) rests_at: Option<Moment>,
-    /// The time at which the person last pressed a key.
+    /// When the person last pressed a key.
     pub(super) key_at: Option<Moment>,
     /// Whether the person's line is empty, according to keys and screen.
     pub(super) is_line_empty: bool,
@@ -61,7 +61,7 @@ pub(super) struct Observation<'a> {
     pub(super) may_be_in_command_mode: bool,
     /// Whether the person holds the agent's messages.
     pub(super) is_held: bool,
-    /// The number of bytes that were handed out to the terminal.
+    /// The number of bytes handed to the terminal.
     pub(super) handed_out: u64,
     /// Whether the terminal has not accepted all of them.
     pub(super) has_unwritten: bool,
@@ -100,17 +100,17 @@ impl TextFacts {
 }
 
 impl Observation<'_> {
-    /// Whether the screen has been unchanged for so long that a text may be typed.
+    /// Whether the screen has been unchanged long enough for typing a text.
     pub(super) fn is_at_rest(&self, now: Moment) -> bool {
         self.rests_at.is_none_or(|at| at <= now)
     }
 
-    /// Whether the program has printed within this number of milliseconds.
+    /// Whether the program has printed within the last `ms` milliseconds.
     pub(super) fn printed_within(&self, now: Moment, ms: u64) -> bool {
         self.printed_at.is_some_and(|at| now.since(at) < ms)
     }
 
-    /// Returns an obstacle if another program reads the terminal than the one that got the text.
+    /// Returns an obstacle if the program that got the text no longer reads the terminal.
     pub(super) fn reader_obstacle(&self) -> Option<Obstacle> {
         match self.reader {
             _ if self.text.is_none_or(|text| text.is_reader_here) => None,
@@ -119,7 +119,7 @@ impl Observation<'_> {
         }
     }
 
-    /// Returns the facts in words, each with its source, in the order in which they are looked at.
+    /// Returns the facts in words, each with its source, in the order that they are checked.
     pub(super) fn facts(&self, now: Moment) -> Vec<Fact> {
         let yes = |is_so: bool| if is_so { "yes" } else { "no" }.to_owned();
         let ago = |at: Option<Moment>| match at {

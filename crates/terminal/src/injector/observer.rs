@@ -1,5 +1,5 @@
-//! The observer: it gathers what is known about the terminal and the agent, from all sources, and
-//! answers with an [`Observation`].
+//! The observer, which gathers the facts about the terminal and the agent from all sources and
+//! returns an [`Observation`].
 
 use super::{
     History, View,
@@ -22,15 +22,14 @@ use crate::{
 };
 use protocol::{Moment, activity::ActivitySource};
 
-/// The time after which a pressed key counts as having had its effect on the screen.
+/// How long after a key press its effect on the screen must have appeared.
 pub(super) const KEY_SEEN_MS: u64 = 10_000;
 
-/// The time for which a sign of work must have stood still before the end of the turn, as a hook or
-/// a transcript has stated it, counts more.
+/// How long a sign of work must stand still before a hook's or a transcript's report of the turn's
+/// end outranks it.
 const STILL_MS: u64 = 2000;
 
-/// The time for which a sign of work that is known to move must have stood still before it counts
-/// as none.
+/// How long a sign of work that usually moves must stand still before it no longer counts.
 const STILL_UNREPORTED_MS: u64 = 10_000;
 
 /// The observed state of the terminal and the agent.
@@ -53,7 +52,7 @@ pub(crate) struct Observer {
     pub(super) is_held: bool,
 }
 
-/// The times of what has happened last.
+/// The times of the latest events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
     pub(crate) started: Option<Moment>,
@@ -72,7 +71,7 @@ impl Observer {
         }
     }
 
-    /// Returns what is known now, apart from deliveries.
+    /// Returns the facts known now, apart from those about deliveries.
     pub(super) fn observe(&self, now: Moment, view: &View<'_>) -> Observation<'_> {
         let shows_work = self.shows_work(now, view.shown);
         let silent_since = self.times.started.filter(|_| self.times.printed.is_none());
@@ -103,7 +102,7 @@ impl Observer {
         }
     }
 
-    /// Reads the screen as the recipe says.
+    /// Reads the screen according to the recipe.
     pub(super) fn shown(&self, spot: &Spot, typed: &Typed<'_>) -> Shown {
         self.recipe.read(spot, &self.reader, &self.prompts.known, typed)
     }
@@ -117,9 +116,9 @@ impl Observer {
         }
     }
 
-    /// Whether a sign of work on the screen counts. One that has stood still for a while does not,
-    /// if hooks or the CLI's transcript say when a turn ends and none goes on, or if the program's
-    /// sign moves.
+    /// Whether a sign of work on the screen counts. A sign that has stood still for a while does
+    /// not count if it usually moves, or if hooks or the CLI's transcript report the ends of turns
+    /// and no turn goes on.
     pub(super) fn shows_work(&self, now: Moment, shown: &Shown) -> bool {
         let Some(row) = &shown.busy else { return false };
         let still_ms = match &self.busy {
@@ -133,29 +132,29 @@ impl Observer {
         }
     }
 
-    /// Whether the agent is at work, according to the transcript of a CLI that records the ends of
-    /// its turns.
+    /// Whether the transcript says that the agent is at work, if the CLI records the ends of its
+    /// turns.
     fn is_recorded(&self, view: &View<'_>) -> bool {
         self.recipe.turns == Some(Turns::Transcript) && view.is_at_work
     }
 
-    /// Whether the program has finished starting, as far as that can be seen.
+    /// Whether the program has finished starting, as far as can be seen.
     fn is_started(&self) -> bool {
         !self.recipe.shows_composer() || self.startup.is_complete()
     }
 
-    /// Returns the time from which on the screen is at rest, unless it changes before.
+    /// Returns when the screen will be at rest, unless it changes before.
     pub(super) fn rests_at(&self) -> Option<Moment> {
         let changed_at = self.times.printed.max(self.times.submitted);
         changed_at.map(|at| at.plus(self.recipe.quiet_ms))
     }
 
-    /// Whether the screen has been unchanged for so long that a text may be typed.
+    /// Whether the screen has been unchanged long enough for typing a text.
     pub(super) fn is_at_rest(&self, now: Moment) -> bool {
         self.rests_at().is_none_or(|at| at <= now)
     }
 
-    /// Returns the earliest time at which no time keeps the next text from being typed.
+    /// Returns the earliest time when no delay obstructs the next text.
     pub(super) fn free_at(&self) -> Option<Moment> {
         let Times { started, printed, key, submitted } = self.times;
         let silent_since = started.filter(|_| printed.is_none());
@@ -184,7 +183,7 @@ impl Observer {
         }
     }
 
-    /// Notes the program that reads the terminal from now on. Returns whether it is another one.
+    /// Notes which program now reads the terminal. Returns whether it is another one.
     pub(super) fn set_reader(&mut self, reader: Reader) -> bool {
         let has_changed = self.reader != reader;
         if has_changed {
@@ -201,15 +200,15 @@ impl Observer {
         self.prompts.has_typed = true;
     }
 
-    /// Ends an escape sequence that did not continue in time. Its bytes count as a key that was
-    /// pressed when the ESC arrived.
+    /// Ends an escape sequence that did not continue in time. Its bytes count as a key pressed when
+    /// the ESC arrived.
     pub(crate) fn settle_keys(&mut self, now: Moment) {
         let pressed_at = self.line.expire_unfinished(now);
         self.times.key = self.times.key.max(pressed_at);
     }
 
-    /// Reads the screen, and remembers how a shell's prompt and an empty input line look, if the
-    /// screen is at rest, and how long the sign of work has stood still.
+    /// Reads the screen. If it is at rest, remembers the look of a shell's prompt and of an empty
+    /// input line. Also notes how long the sign of work has stood still.
     pub(super) fn learn(&mut self, now: Moment, spot: &Spot, typed: &Typed<'_>) -> Shown {
         if self.is_at_rest(now) {
             self.prompts.learn(&self.reader, spot);
@@ -225,9 +224,8 @@ impl Observer {
         shown
     }
 
-    /// Draws conclusions from the composer, unless something hinders a look at it: whether the
-    /// program has started, whether the agent has adopted the last text, and whether the person's
-    /// line is empty.
+    /// If nothing hinders a look at the composer, derives from it whether the program has started,
+    /// whether the agent has adopted the last text, and whether the person's line is empty.
     pub(super) fn learn_from_composer(
         &mut self,
         now: Moment,
@@ -257,8 +255,8 @@ impl Observer {
         }
     }
 
-    /// Ends the work that hooks have reported if the screen has shown an idle agent for a while.
-    /// Returns whether it has.
+    /// Ends the work reported by hooks if the screen has shown an idle agent for a while. Returns
+    /// whether it has.
     pub(super) fn end_work_if_idle(&mut self, now: Moment, view: &View<'_>) -> bool {
         if !self.work.is_at_work {
             return false;
@@ -271,7 +269,7 @@ impl Observer {
         self.work.end_if_idle(now, looks_free)
     }
 
-    /// Looks at the screen and the foreground for signs of what the agent does.
+    /// Looks at the screen and the foreground for signs of the agent's activity.
     pub(crate) fn look(&self, now: Moment, view: &View<'_>) -> Look {
         let at_work = match () {
             () if self.work.is_at_work => Some(ActivitySource::Hooks),
@@ -286,12 +284,12 @@ impl Observer {
         }
     }
 
-    /// Whether the agent's CLI shows a dialog to its person in which digits choose.
+    /// Whether the agent's CLI shows a dialog with numbered choices.
     pub(super) fn shows_choices(&self, shown: &Shown) -> bool {
         self.recipe.digits_choose && self.is_agents_own() && shown.form == Err(Obstacle::Dialog)
     }
 
-    /// Whether the program of the recipe reads the terminal.
+    /// Whether the recipe's program reads the terminal.
     fn is_agents_own(&self) -> bool {
         matches!(&self.reader, Reader::Agent(name) if *name == self.recipe.name)
     }

@@ -1,11 +1,11 @@
-//! A shell's primary prompts, at which a command begins. At other prompts, a command continues.
+//! A shell's primary prompts, where a command begins. At other prompts, a command continues.
 
 use crate::{keyboard::Reader, recipe::Spot};
 
-/// The most prompts that are remembered.
+/// How many prompts are remembered.
 const PROMPTS_MAX: usize = 8;
 
-/// Prompts that a shell showed before the person typed, when no command could be unfinished.
+/// Prompts shown before the person typed, when no command could be unfinished.
 #[derive(Debug, Default)]
 pub(super) struct Prompts {
     pub(super) known: Vec<String>,

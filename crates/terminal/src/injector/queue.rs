@@ -1,30 +1,29 @@
-//! The messages that wait to be typed, and the reason that was reported for the wait.
+//! The messages that wait to be typed, and the reported reason for the wait.
 
 use crate::{input::IncomingMessage, obstacle::Obstacle};
 use std::collections::VecDeque;
 
-/// The number of messages at which the queue is full. The daemon itself has fewer unacknowledged
+/// The queue is full at this number of messages. The daemon itself has fewer unacknowledged
 /// messages in flight to one client.
 const MESSAGES_MAX: usize = 1000;
 
-/// The number of an id's first characters that an agent is shown.
+/// How many of an id's first characters an agent sees.
 const SHOWN_ID: usize = 8;
 
-/// The most messages that one command of the agent's reads, and their most bytes. CLIs shorten a
-/// tool's long result.
+/// How many messages, and how many bytes of them, one command of the agent reads at most. CLIs
+/// shorten a tool's long result.
 const READ_MESSAGES_MAX: usize = 16;
 const READ_BYTES_MAX: usize = 8 << 10;
 
-/// The number of bytes of bodies at which the queue is full.
+/// The queue is full at this number of bytes in bodies.
 const BYTES_MAX: usize = 16 << 20;
 
-/// Waiting messages in the order in which they are typed: urgent ones first.
+/// Waiting messages in typing order: urgent ones first.
 #[derive(Default)]
 pub(super) struct MessageQueue {
     waiting: VecDeque<QueuedMessage>,
     bytes: usize,
-    /// The reason that was reported last. Messages are typed one at a time, so one reason holds for
-    /// all.
+    /// The last reported reason. Messages are typed one at a time, so one reason applies to all.
     pub(super) reported: Option<Obstacle>,
     /// Whether a text was typed since the last report, so that the reason may have changed.
     pub(super) is_outdated: bool,
@@ -34,19 +33,19 @@ struct QueuedMessage {
     message: IncomingMessage,
     /// Whether `MessageQueue::reported` was reported for this message.
     is_reported: bool,
-    /// Whether the agent was told of this message.
+    /// Whether the agent was notified of this message.
     is_announced: bool,
-    /// Whether a hook was to begin a turn with the message, and no record shows that it did.
+    /// Whether a hook should have begun a turn with the message, and no record shows that it did.
     was_ignored: bool,
 }
 
-/// A message of which the agent is told.
+/// A message that the agent is notified of.
 #[derive(Debug)]
 pub(super) struct Announced {
     pub(super) from: String,
     pub(super) id: String,
     pub(super) bytes: usize,
-    /// Whether a command of the agent's can read it.
+    /// Whether a command of the agent can read it.
     pub(super) is_readable: bool,
 }
 
@@ -72,7 +71,7 @@ impl MessageQueue {
         self.insert(at, message, false);
     }
 
-    /// Puts a message that was handed over in front of all others of its urgency.
+    /// Puts a message that was handed over before all others of its urgency.
     pub(super) fn push_front(&mut self, message: IncomingMessage, was_ignored: bool) {
         let at = if message.urgent { 0 } else { self.urgent() };
         self.insert(at, message, was_ignored);
@@ -90,7 +89,8 @@ impl MessageQueue {
         self.waiting.insert(at, waiting);
     }
 
-    /// Whether a hook was to begin a turn with the next message, and no record shows that it did.
+    /// Whether a hook should have begun a turn with the next message, and no record shows that it
+    /// did.
     pub(super) fn next_was_ignored(&self) -> bool {
         self.waiting.front().is_some_and(|next| next.was_ignored)
     }
@@ -111,8 +111,8 @@ impl MessageQueue {
     }
 
     /// Removes messages for a command that shows them: the one whose id begins with `prefix`, after
-    /// the older ones of its sender, or the next ones. If they are too many or too long, the first
-    /// ones are removed, but none behind one of the same sender that stays.
+    /// its sender's older ones, or the next ones. If they are too many or too long, removes only
+    /// the first ones. A message stays if an older one of its sender stays.
     pub(super) fn take(&mut self, prefix: Option<&str>) -> Vec<IncomingMessage> {
         let last = prefix.and_then(|prefix| self.find_only(prefix));
         if prefix.is_some() && last.is_none() {
@@ -139,8 +139,8 @@ impl MessageQueue {
         ids.iter().filter_map(|id| self.remove(id)).collect()
     }
 
-    /// Returns the message with this id, or the only one whose id begins with these characters, of
-    /// which there are as many as an agent is shown.
+    /// Returns the message with this id. Also accepts an id's first characters, as many as an agent
+    /// sees, if only one id begins with them.
     pub(super) fn find_only(&self, id: &str) -> Option<&IncomingMessage> {
         let messages = || self.waiting.iter().map(|waiting| &waiting.message);
         let whole = messages().find(|message| message.id == id);
@@ -149,16 +149,16 @@ impl MessageQueue {
         whole.or(only)
     }
 
-    /// Notes that the agent was not told of these messages after all.
+    /// Notes that the agent was not notified of these messages after all.
     pub(super) fn forget_announced(&mut self, ids: &[String]) {
         for waiting in &mut self.waiting {
             waiting.is_announced &= !ids.contains(&waiting.message.id);
         }
     }
 
-    /// Returns the messages that the agent was not told of, and notes that it is told of them. A
-    /// message that is too long is not readable, nor one whose id is no word for a command, nor one
-    /// behind them of the same sender.
+    /// Returns the messages that the agent was not notified of, and notes that it is now. A message
+    /// is not readable if it is too long, if its id cannot be a word of a command, or if it follows
+    /// such a message from the same sender.
     pub(super) fn announce(&mut self) -> Vec<Announced> {
         let (mut announced, mut staying) = (Vec::new(), Vec::new());
         for waiting in &mut self.waiting {
@@ -189,12 +189,12 @@ impl MessageQueue {
         }
     }
 
-    /// Whether a reason was reported for the message that is typed next.
+    /// Whether a reason was reported for the next message to be typed.
     pub(super) fn next_is_reported(&self) -> bool {
         self.reported.is_some() && self.waiting.front().is_some_and(|next| next.is_reported)
     }
 
-    /// Forgets the reported reason. Returns the ids of the messages for which it was reported.
+    /// Forgets the reported reason. Returns the ids of the messages that it was reported for.
     pub(super) fn withdraw_report(&mut self) -> Vec<String> {
         if self.reported.take().is_none() {
             return Vec::new();

@@ -2,11 +2,11 @@
 
 use protocol::{Moment, hook::Point};
 
-/// The time for which the screen must show an idle agent before that counts more than the hooks. An
-/// interrupted turn may end without a report.
+/// How long the screen must show an idle agent before it outranks the hooks. An interrupted turn
+/// may end without a report.
 const LOOKS_IDLE_MS: u64 = 2000;
 
-/// The agent's work as far as hooks have reported it.
+/// The agent's work, as reported by hooks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReportedWork {
     /// Whether a hook has reported anything.
@@ -14,14 +14,14 @@ pub(super) struct ReportedWork {
     /// Whether a hook has reported the beginning or the end of a turn.
     reports_turns: bool,
     pub(super) is_at_work: bool,
-    /// The time since which the screen has shown an idle agent, although it counts as at work.
+    /// Since when the screen has shown an idle agent that counts as working.
     idle_since: Option<Moment>,
-    /// The time of the last comparison with the screen.
+    /// When the work was last compared with the screen.
     compared_at: Option<Moment>,
 }
 
 impl ReportedWork {
-    /// Whether no turn goes on, in a CLI whose hooks report turns.
+    /// Whether the CLI's hooks report turns and no turn goes on.
     pub(super) fn is_over(self) -> bool {
         self.reports_turns && !self.is_at_work
     }
@@ -39,13 +39,13 @@ impl ReportedWork {
             }
             Point::TurnEnded => (self.reports_turns, self.is_at_work) = (true, false),
             Point::SessionEnded => self.is_at_work = false,
-            // A conversation is also compacted in the middle of a turn.
+            // A conversation may also be compacted in the middle of a turn.
             Point::SessionBegan | Point::SessionCompacts | Point::Waits => {}
         }
     }
 
-    /// Returns the time at which the next comparison with the screen is due. `rests_at` is the time
-    /// from which the screen is at rest, unless it changes before.
+    /// Returns when the next comparison with the screen is due. `rests_at` is when the screen will
+    /// be at rest, unless it changes before.
     pub(super) fn deadline(self, rests_at: Option<Moment>) -> Option<Moment> {
         let is_later = |rests: &Moment| self.compared_at.is_none_or(|at| at < *rests);
         let lasts_at = self.idle_since.map(|since| since.plus(LOOKS_IDLE_MS));
@@ -53,8 +53,8 @@ impl ReportedWork {
         due.filter(|_| self.is_at_work)
     }
 
-    /// Ends the reported work if the screen has shown an idle agent for a while. Returns whether the
-    /// agent counts as idle from now on.
+    /// Ends the reported work if the screen has shown an idle agent for a while. Returns whether
+    /// the agent now counts as idle.
     pub(super) fn end_if_idle(&mut self, now: Moment, looks_idle: bool) -> bool {
         self.compared_at = Some(now);
         self.idle_since = looks_idle.then(|| self.idle_since.unwrap_or(now));

@@ -1,9 +1,9 @@
-//! The ways of a message to the agent other than typing: the agent is told of it between two tool
-//! calls and reads it, or a hook begins a turn with it.
+//! Routes to the agent other than typing: the agent is notified of a message between two tool calls
+//! and reads it, or a hook begins a turn with it.
 //!
-//! A message that was handed over is leased: it is acknowledged once a prompt or a tool's result
-//! that the CLI's hooks report, or a transcript, holds its whole frame. Without such a record it is
-//! delivered again, marked as such.
+//! A message that was handed over is leased. It is acknowledged once its whole frame is in a
+//! transcript, or in a prompt or a tool's result that the CLI's hooks report. Without such a
+//! record, it is delivered again, and its frame says so.
 
 use super::{
     Injector, TypedFrame, View, decide,
@@ -25,51 +25,50 @@ use protocol::{
 };
 use std::collections::VecDeque;
 
-/// The time for which a person's keyboard or draft must have kept a message from being typed before
-/// a hook begins a turn with it.
+/// How long a person's keys or draft must obstruct a message before a hook begins a turn with it.
 const BARRED_MS: u64 = 1000;
 
-/// The most messages of which the agent is told at once.
+/// How many messages the agent is notified of at once at most.
 const ANNOUNCED_MAX: usize = 5;
 
-/// The most announcements that are remembered until their hooks have ended.
+/// How many announcements are remembered until their hooks have ended.
 const ANNOUNCEMENTS_MAX: usize = 16;
 
-/// The state of these ways.
+/// The state of these routes.
 #[derive(Debug, Default)]
 pub(super) struct HookRoutes {
     pub(super) leases: Leases,
-    /// The hook that waits to begin a turn.
+    /// The hook that is waiting to begin a turn.
     waiter: Option<Caller>,
-    /// The CLI's id of the conversation, as hooks have stated it since the person's last Enter.
+    /// The CLI's id of the conversation, as reported by hooks since the person's last Enter.
     pub(super) session: Option<String>,
-    /// The time before which no hook begins a turn, since a menu may be open.
+    /// No hook begins a turn before this time, since a menu may be open.
     wake_not_before: Option<Moment>,
     announced: VecDeque<Announcement>,
 }
 
-/// A notice that a hook has given to the agent.
+/// A notice that a hook has printed for the agent.
 #[derive(Debug)]
 struct Announcement {
     caller: Caller,
-    /// The ids of the messages that wait.
+    /// The ids of the waiting messages.
     ids: Vec<String>,
     notices: Vec<String>,
 }
 
 impl Injector {
-    /// Handles the report of a hook, and answers it.
+    /// Handles and answers a hook's report.
     pub(crate) fn hooked(&mut self, now: Moment, caller: Caller, report: &hook::Report) {
         self.retry_at = None;
         self.observer.work.note(report.point);
-        // Any command of the agent's can report, not only a hook.
+        // Any command of the agent can send a report, not only a hook.
         if let Some(session) = report.session.as_ref().filter(|session| is_session(session)) {
             self.hooks.session = Some(session.clone());
         }
         let mut text = None;
         match report.point {
             Point::Waits => {
-                // A hook that began to wait before is of no use any more.
+                // A hook that began to wait earlier is no longer useful.
                 let before = self.hooks.waiter.replace(caller);
                 return self.out.extend(before.map(|before| Output::Hooked(before, None)));
             }
@@ -98,7 +97,7 @@ impl Injector {
         self.out.push(Output::Hooked(caller, text));
     }
 
-    /// Notes that a hook was gone when it was answered.
+    /// Notes that a hook had ended before it was answered.
     pub(crate) fn hook_gone(&mut self, caller: Caller) {
         self.take_back(caller);
         for lease in self.hooks.leases.end_unreached(caller).into_iter().rev() {
@@ -106,14 +105,14 @@ impl Injector {
         }
     }
 
-    /// Notes that a hook has perhaps not printed its answer. A message that may have woken the
-    /// agent stays leased for a while, since a record of it may come.
+    /// Notes that a hook may not have printed its answer. A message that may have woken the agent
+    /// stays leased for a while, since a record of it may still come.
     pub(crate) fn hook_unconfirmed(&mut self, now: Moment, caller: Caller) {
         self.take_back(caller);
         self.hooks.leases.hook_unconfirmed(now, caller);
     }
 
-    /// Lets the agent get once more the brief, or the notices, that a hook has not printed.
+    /// Queues the brief or the notices again that a hook has not printed.
     fn take_back(&mut self, caller: Caller) {
         self.take_back_brief(caller);
         let told = self.hooks.announced.iter().position(|announced| announced.caller == caller);
@@ -124,15 +123,15 @@ impl Injector {
         }
     }
 
-    /// Queues a message again that another process of the CLI has not brought to the agent.
+    /// Queues a message again that another process of the CLI did not deliver to the agent.
     pub(crate) fn not_woken(&mut self, id: &str) {
         if let Some(lease) = self.hooks.leases.end(id) {
             self.put_back(lease.message, true);
         }
     }
 
-    /// Returns a text of the relay that tells the agent of the messages that wait, each once. It
-    /// goes to the model with another authority than a message has, so it has no words of others.
+    /// Returns a relay text that notifies the agent of the waiting messages, each once. The model
+    /// gives it more authority than a message, so it contains no words of others.
     fn announcement(&mut self, caller: Caller) -> Option<String> {
         if self.observer.is_held {
             return None;
@@ -156,8 +155,8 @@ impl Injector {
         Some(text.trim_end().to_owned())
     }
 
-    /// Hands messages to a command of the agent's: the one whose id begins with `prefix`, with the
-    /// older ones of its sender, or as many as one command shows.
+    /// Hands messages to a command of the agent: the one whose id begins with `prefix`, with its
+    /// sender's older ones, or as many as one command shows.
     pub(crate) fn take(&mut self, now: Moment, prefix: Option<&str>, reads_screen: bool) -> Taken {
         if let Some(taken) = self.unreadable(prefix) {
             return taken;
@@ -176,7 +175,7 @@ impl Injector {
         Taken::Text(texts.join("\n"))
     }
 
-    /// Returns why the message whose id begins with `prefix`, or any message, cannot be read now.
+    /// Returns why the message with this prefix, or any message, cannot be read now.
     fn unreadable(&self, prefix: Option<&str>) -> Option<Taken> {
         let waits = match prefix {
             Some(prefix) => self.queue.find_only(prefix).is_some(),
@@ -189,21 +188,22 @@ impl Injector {
             // `read` shows it without taking it.
             () if !self.observer.work.is_heard && prefix.is_some() => Taken::Nothing,
             () if !self.observer.work.is_heard => Taken::Unreadable(Unreadable::NoHooks),
-            // The end of a turn decides about a message of which no record comes.
+            // If no record of a message comes, the end of a turn decides about it.
             () if !self.observer.work.is_at_work => Taken::Unreadable(Unreadable::Idle),
             () => return None,
         })
     }
 
-    /// Begins a turn with the next message, if a person's keyboard or draft has kept it from being
-    /// typed for a while, and a hook waits or the CLI has a queue of prompts. What a CLI ignores
-    /// once is left to typing.
+    /// Begins a turn with the next message, if a person's keys or draft have obstructed it for a
+    /// while, and a hook waits or the CLI has a queue of prompts. A message that the CLI has
+    /// ignored once is left to typing.
     pub(crate) fn wake_when_barred(&mut self, now: Moment, view: &View<'_>) {
         if self.wake_at().is_none_or(|at| now < at) {
             return;
         }
-        // While a menu is open, a turn would begin in a conversation that may be left. While a turn
-        // of the person's may begin, the CLI would give the message the authority of its system.
+        // While a menu is open, a turn could begin in a conversation that the person is leaving.
+        // While a turn of the person may begin, the CLI would give the message its system's
+        // authority.
         let seen = self.observe(now, view, false);
         let is_free = matches!(decide::form(&seen), Ok(_) | Err(Obstacle::HalfTyped));
         if seen.is_adopting || !is_free || !seen.shown.shows_line(seen.has_draft) {
@@ -222,15 +222,15 @@ impl Injector {
         }
     }
 
-    /// Returns the arguments of a process that serves the queue of prompts of the agent's CLI, and
-    /// the agent's conversation.
+    /// Returns the arguments of a process that serves the CLI's queue of prompts, and the agent's
+    /// conversation.
     fn prompt_queue(&self) -> Option<(&'static [&'static str], &str)> {
         let hooks = agents::named(&self.observer.recipe.name)?.hooks?;
         Some((hooks.prompt_queue?, self.hooks.session.as_deref()?))
     }
 
-    /// Returns the time at which the next message is to begin a turn, if a person goes on to keep
-    /// it from being typed.
+    /// Returns when the next message will begin a turn, if a person still obstructs its typing
+    /// then.
     pub(super) fn wake_at(&self) -> Option<Moment> {
         let block = self.delivering.block()?;
         let is_barred = matches!(block.why, Obstacle::HalfTyped | Obstacle::Typing);
@@ -245,7 +245,7 @@ impl Injector {
         (is_barred && may_wake).then_some(at)
     }
 
-    /// Leases a message to a route. Returns its text in its frame.
+    /// Leases a message to a route. Returns its frame's text.
     fn hand_over(
         &mut self,
         now: Moment,
@@ -281,7 +281,8 @@ impl Injector {
         text
     }
 
-    /// Notes a record of a prompt, whose frames `is_shown` tells by their digits.
+    /// Notes a record of a prompt; `is_shown` tells by a frame's digits whether the prompt contains
+    /// it.
     pub(super) fn note_shown(&mut self, now: Moment, is_shown: impl Fn(&str) -> bool) {
         if self.delivering.has_text() && self.text.as_ref().is_some_and(|text| is_shown(&text.hex))
         {
@@ -300,8 +301,8 @@ impl Injector {
         }
     }
 
-    /// Notes that a record shows a message. One that was handed over otherwise than typed is
-    /// acknowledged now, also if it waits again, in doubt.
+    /// Notes that a record shows a message. Acknowledges it if it was not typed, even if it is
+    /// doubtful and waits again.
     fn note_arrived(&mut self, id: String) {
         let leased = self.hooks.leases.end(&id).map(|lease| lease.message);
         if leased.or_else(|| self.queue.remove(&id)).is_some() {
@@ -310,7 +311,7 @@ impl Injector {
         self.out.push(Output::Report(id, Progress::Confirmed));
     }
 
-    /// Queues again the messages of which no record has come.
+    /// Queues the messages without a record again.
     pub(super) fn end_doubtful_leases(&mut self, now: Moment) {
         let doubtful = self.hooks.leases.take_doubtful(now, self.observer.work.is_at_work);
         for lease in doubtful.into_iter().rev() {
@@ -321,14 +322,14 @@ impl Injector {
         }
     }
 
-    /// Queues a message again. What a CLI has ignored does not wake it once more.
+    /// Queues a message again. One that the CLI has ignored does not wake it a second time.
     fn put_back(&mut self, message: IncomingMessage, was_ignored: bool) {
         self.queue.push_front(message, was_ignored);
         self.retry_at = None;
     }
 }
 
-/// A sentence that tells the agent of a message.
+/// Returns a sentence that notifies the agent of a message.
 fn sentence(message: &Announced) -> String {
     let Announced { from, id, bytes, is_readable } = message;
     let (from, id) = (plain(from), plain(id));

@@ -1,4 +1,4 @@
-//! The start of a program whose input line is known, and whether the program has finished it.
+//! The start of a program with a known input line, and whether the start is complete.
 
 use protocol::Moment;
 
@@ -11,7 +11,7 @@ pub(super) enum Startup {
     /// The empty input line is not on the screen.
     #[default]
     NotReady,
-    /// The empty input line has been there since this moment.
+    /// The empty input line has been on the screen since this time.
     ReadySince(Moment),
     Complete,
 }
@@ -21,13 +21,13 @@ impl Startup {
         matches!(self, Self::Complete)
     }
 
-    /// Returns the time at which the empty input line will have been there for long enough.
+    /// Returns when the empty input line will have been shown for long enough.
     pub(super) fn deadline(self, start_ms: u64) -> Option<Moment> {
         let Self::ReadySince(since) = self else { return None };
         Some(since.plus(start_ms))
     }
 
-    /// Notes since when the screen has been as it is, if it shows an empty input line.
+    /// Notes since when the screen has shown the same rows, if they have an empty input line.
     pub(super) fn observe(&mut self, now: Moment, ready_since: Option<Moment>, start_ms: u64) {
         *self = match (*self, ready_since) {
             (Self::Complete, _) => Self::Complete,

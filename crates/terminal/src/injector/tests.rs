@@ -1,4 +1,4 @@
-//! Tests of injections by scripts: when a text is typed, submitted, and returned.
+//! Scripted tests of injections: when a text is typed, submitted, and returned.
 
 use super::{Injector, Reader, startup::Startup};
 use crate::tests::script::{check, outputs};
@@ -81,7 +81,7 @@ fn key_that_is_not_shown_yet_begins_a_line() {
     "#]]);
 }
 
-/// A program may take the Enter for a part of the paste before it. Then the text stays in the input
+/// A program may take Enter for a part of the preceding paste, so that the text stays in the input
 /// line.
 #[test]
 fn half_painted_screen_does_not_complete_an_injection() {
@@ -133,7 +133,7 @@ fn recorded_prompt_completes_an_injection() {
             1300 reports 11111111-2222 Confirmed
         9000 ends
     "#]]);
-    // Without a transcript, the message counts as submitted when the screen no longer shows the
+    // Without a transcript, the message counts as submitted once the screen no longer shows the
     // text.
     check(expect![[r#"
         run gemini
@@ -150,7 +150,7 @@ fn recorded_prompt_completes_an_injection() {
     "#]]);
 }
 
-/// A program that is still starting reads input and shows nothing of it.
+/// A starting program reads input without showing it.
 #[test]
 fn next_message_waits_until_the_last_one_is_recorded() {
     check(expect![[r#"
@@ -286,7 +286,7 @@ fn busy_agent_is_reported_while_it_prints() {
     .assert_eq(&outputs(&script));
 }
 
-/// A new reason that lasts replaces the old one, for all waiting messages.
+/// A new, lasting reason replaces the old one for all waiting messages.
 #[test]
 fn waiting_messages_are_reported_with_one_reason() {
     check(expect![[r#"
@@ -359,7 +359,7 @@ fn redelivered_message_is_reported_again() {
 
 /// The program first shows its input line and then asks whether to trust the folder.
 #[test]
-fn starting_program_gets_text_only_after_its_line_has_stayed() {
+fn starting_program_gets_text_only_after_its_line_is_stable() {
     check(expect![[r#"
         run gemini
         0 reports
@@ -435,7 +435,7 @@ fn enter_in_win32_encoding_submits() {
             4250 acknowledges 11111111-2222
         90000 ends
     "#]]);
-    // An Enter that was held back counts, too.
+    // An Enter that was held back also counts.
     check(expect![[r#"
         run gemini
         begin message typed
@@ -465,7 +465,7 @@ fn enter_in_win32_encoding_submits() {
 }
 
 #[test]
-fn message_that_ignores_enter_and_is_erased_is_returned() {
+fn erased_message_after_an_ignored_enter_is_returned() {
     check(expect![[r#"
         run gemini
         begin message typed
@@ -482,8 +482,8 @@ fn message_that_ignores_enter_and_is_erased_is_returned() {
     "#]]);
 }
 
-/// The program takes the Enter for a line break late, and is interrupted before it has put the
-/// cursor back into the composer.
+/// The program takes Enter for a line break late, and has not yet moved the cursor back into the
+/// composer.
 #[test]
 fn slowly_painted_line_break_does_not_complete_an_injection() {
     check(expect![[r#"
@@ -514,10 +514,10 @@ fn slowly_painted_line_break_does_not_complete_an_injection() {
     "#]]);
 }
 
-/// The program paints its empty composer, and the text in it only after the text seemed to have
-/// left.
+/// The program paints its composer empty, and paints the text in it only after the text seemed to
+/// have left.
 #[test]
-fn text_that_is_shown_after_it_seemed_to_leave_is_submitted_again() {
+fn text_shown_after_seeming_to_leave_is_submitted_again() {
     check(expect![[r#"
         run gemini with a transcript
         begin message typed
@@ -551,7 +551,7 @@ fn text_that_is_shown_after_it_seemed_to_leave_is_submitted_again() {
 }
 
 #[test]
-fn text_that_is_shown_after_it_seemed_to_leave_may_not_be_alone() {
+fn text_shown_after_seeming_to_leave_may_not_be_alone() {
     // The person has typed something.
     check(expect![[r#"
         run gemini

@@ -1,9 +1,9 @@
-//! The agent's turn, which is its work on one prompt, as far as the agent's output shows it.
+//! The agent's turn: its work on one prompt, as shown by its output.
 
 use crate::extract::SILENCE_MS;
 use protocol::Moment;
 
-/// The silence after which the recipe is asked whether the agent looks idle.
+/// How long the agent must be silent before the recipe is asked whether it looks idle.
 const IDLE_MS: u64 = 350;
 
 /// Whether the agent may still be at work.
@@ -12,9 +12,9 @@ pub(super) enum Turn {
     #[default]
     Over,
     Open {
-        /// The time at which the child last printed or got a prompt.
+        /// When the child last printed or got a prompt.
         changed_at: Moment,
-        /// Whether the recipe was asked since then if the agent looks idle.
+        /// Whether the recipe was already asked since then if the agent looks idle.
         idle_asked: bool,
     },
 }
@@ -29,8 +29,8 @@ impl Turn {
         *self = Self::Over;
     }
 
-    /// Returns the time at which [`Turn::is_over`] may change its answer. `shows_idle` says that
-    /// the recipe recognises an idle agent.
+    /// Returns when [`Turn::is_over`] may change its answer. `shows_idle` says that the recipe
+    /// recognises an idle agent.
     pub(super) fn deadline(&self, shows_idle: bool) -> Option<Moment> {
         match *self {
             Self::Over => None,

@@ -1,4 +1,4 @@
-//! Reports to the daemon of the reasons why messages wait.
+//! Reports to the daemon why messages wait.
 
 use super::{Injector, delivering::Block};
 use crate::{
@@ -7,21 +7,21 @@ use crate::{
 };
 use protocol::Moment;
 
-/// The time for which a new reason must hold before it replaces the reported one.
+/// How long a new reason must hold before it replaces the reported one.
 const LASTING_MS: u64 = 2000;
 
 impl Injector {
-    /// Returns a time in the past if a message's wait is still to be reported, since that is due at
+    /// Returns a past time if a message's wait is yet to be reported, since the report is due at
     /// once.
     pub(super) fn report_at(&self) -> Option<Moment> {
         let is_due = !self.delivering.has_text() && self.queue.has_unreported();
         self.observer.times.started.filter(|_| is_due)
     }
 
-    /// Reports the reason why no text can be typed.
+    /// Reports why no text can be typed.
     ///
-    /// It is reported at once for new messages. For the others a new reason must first hold for a
-    /// while, except for a hold by the person.
+    /// New messages are reported at once. For the others, a new reason must first hold for a while,
+    /// except for a hold by the person.
     pub(super) fn note_obstacle(&mut self, now: Moment, block: Block) {
         let Block { why, since } = block;
         let lasts = now.since(since) >= LASTING_MS || why == Obstacle::Held;
@@ -40,7 +40,7 @@ impl Injector {
             let progress = why.map_or(Progress::Unhindered, Progress::Waiting);
             self.out.push(Output::Report(message.id.clone(), progress));
         }
-        // An ignored Enter concerns only the text that was typed, not the messages behind it.
+        // An ignored Enter concerns only the typed text, not the messages behind it.
         match why.filter(|why| *why != Obstacle::NoEnterTaken) {
             Some(why) if is_new || self.queue.has_unreported() => {
                 self.report_waiting(why, true);

@@ -1,9 +1,9 @@
-//! The table of decisions: for each stage, the facts and what follows.
+//! The table of decisions: the facts in each stage, and the steps that follow.
 
 use super::{super::observation::Source, *};
 use crate::recipe::{Book, Shown};
 
-/// The time of the decisions; everything has happened long before.
+/// The time of the decisions, long after all earlier events.
 const NOW: Moment = Moment(100_000);
 
 const TEXT: TextFacts = TextFacts {
@@ -21,7 +21,7 @@ fn shows(form: Result<Form, Obstacle>) -> Shown {
     Shown { form, holds_own: false, asks: false, is_multirow: false, busy: None }
 }
 
-/// An idle agent at rest with an empty composer, and a message that waits.
+/// An idle agent at rest with an empty composer, and a waiting message.
 fn ready(recipe: &Recipe) -> Observation<'_> {
     Observation {
         recipe,
@@ -69,7 +69,7 @@ fn steps(seen: &Observation<'_>, delivering: Delivering) -> Vec<Step> {
 }
 
 #[test]
-fn each_fact_is_an_obstacle_of_its_own() {
+fn each_fact_alone_is_an_obstacle() {
     let recipe = recipe("gemini");
     assert_eq!(verdict(&ready(&recipe), NOW), Ok(Form::Plain));
     let table: [(Change<'_>, Obstacle); 17] = [
@@ -128,7 +128,7 @@ fn facts_that_are_no_obstacle() {
         &|seen| seen.key_at = Some(Moment(99_000)),
         &|seen| seen.rests_at = Some(NOW),
         &|seen| seen.is_synchronizing = true,
-        // A sign that does not count.
+        // This sign of work does not count.
         &|seen| seen.shown.busy = Some("(esc to cancel, 1s)".to_owned()),
     ];
     for change in table {
@@ -146,7 +146,7 @@ fn facts_that_are_no_obstacle() {
 }
 
 #[test]
-fn obstacle_keeps_the_time_since_which_it_lasts() {
+fn obstacle_keeps_its_start_time() {
     let recipe = recipe("gemini");
     let held = Observation { is_held: true, ..ready(&recipe) };
     for (why, since) in [(Obstacle::Held, 5), (Obstacle::Busy, 100_000)] {
@@ -201,7 +201,7 @@ fn text_that_is_not_shown_waits_and_is_given_up() {
     let none = Interference::None;
     let delay = Step::Delay(None);
     let (keep, pass) = (Step::PassKeys(false), Step::PassKeys(true));
-    // The time since the text, what is known, and the steps.
+    // The time since the text, the facts, and the steps.
     let table: [(u64, Observation<'_>, &[Step]); 12] = [
         (1999, with(none, none, false), &[delay, keep]),
         (2000, with(none, none, false), &[delay, pass]),
@@ -237,14 +237,14 @@ fn text_that_is_not_shown_waits_and_is_given_up() {
 }
 
 #[test]
-fn question_gets_no_enter_and_the_persons_keys() {
+fn question_gets_the_persons_keys_and_no_enter() {
     let recipe = recipe("gemini");
     let shown = Shown { asks: true, ..shows(Err(Obstacle::Dialog)) };
     let seen = Observation { shown, ..ready(&recipe) };
     let decision = decide(&seen, settling(1), NOW);
     let asks = [Step::Delay(Some(Obstacle::Dialog)), Step::PassKeys(true)];
     assert_eq!(decision.steps, asks);
-    // The wait for the text begins again after the question.
+    // The wait for the text starts again after the question.
     assert_eq!(decision.next, Delivering::Settling { missing_since: NOW, since: NOW });
     assert_eq!(steps(&seen, leaving(99_900, 1)), [Step::PassKeys(true), asks[0]]);
 }
@@ -260,7 +260,7 @@ fn text_has_left_once_the_composer_is_empty() {
     };
     let gone = Err(Obstacle::NoPrompt);
     let plain = Ok(Form::Plain);
-    // When the composer was last seen with the text, and whether it has left.
+    // When the composer last showed the text, and whether the text has left.
     let table = [
         (99_970, looks(plain, 99_970, 100_070), true),
         (99_971, looks(plain, 1, 2), false),
@@ -366,7 +366,7 @@ fn text_that_seemed_to_leave_is_submitted_again() {
         has_next: false,
         ..holds(&recipe)
     };
-    // The screen is unchanged for a second, or for three after an Enter that changed nothing.
+    // The screen is unchanged for a second, or for three seconds after an Enter without effect.
     let table: [(u64, u32, u64, bool); 6] = [
         (90_000, 1, 99_000, true),
         (90_000, 1, 99_001, false),
@@ -404,7 +404,7 @@ fn text_that_seemed_to_leave_is_submitted_again() {
 }
 
 #[test]
-fn terminal_that_has_accepted_a_text_leads_on() {
+fn accepted_text_enters_the_next_stage() {
     let (gemini, generic) = (recipe("gemini"), recipe("agent"));
     let typing = Delivering::Typing { end: 70 };
     let submitting = Delivering::Submitting { end: 71, presses: 2 };
