@@ -27,13 +27,12 @@ pub struct Member {
     pub reads_terminal: Option<bool>,
 }
 
-/// A program and the arguments with which a process runs it.
+/// A program, and the arguments that a process runs it with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     /// The executable's path.
     pub path: String,
-    /// The name of the shell or interpreter of which the executable is a renamed copy, if it is
-    /// one.
+    /// If the executable is a renamed copy of a shell or interpreter, the original's name.
     pub copy_of: Option<String>,
     /// The command line, if the operating system tells.
     pub arguments: Option<Vec<String>>,
@@ -41,16 +40,16 @@ pub struct Program {
     pub script: Option<String>,
     /// Whether the program is Agent Relay itself.
     pub is_relay: bool,
-    /// Whether the executable or script is the file that the wrapper was told to run.
+    /// Whether the executable or script is the file that the wrapper runs.
     pub is_wrapped: bool,
 }
 
 /// An agent CLI or a shell, recognised by name or path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recognised {
-    /// An agent CLI whose input line is known. The string is the name of its recipe.
+    /// An agent CLI with a known input line. The string is the name of its recipe.
     Agent(String),
-    /// A shell for which there is a form of text that it does not run.
+    /// A shell that can be given text in a form that it does not run.
     Shell,
 }
 
@@ -59,13 +58,12 @@ pub enum Recognised {
 pub enum Reader {
     /// An agent CLI. The string is the name of its recipe.
     Agent(String),
-    /// A shell that is itself the wrapped command, and for which there is a form of text that it
-    /// does not run.
+    /// A shell that is the wrapped command itself, and can be given text in a form that it does not
+    /// run.
     Shell,
-    /// A program that the person declared to read text.
+    /// A program that reads text, as declared by the person.
     Accepted,
-    /// A program that gets no text, for this reason. The string is the program's name, if it is
-    /// known.
+    /// A program that gets no text, and why. The string is the program's name, if known.
     Barred(Obstacle, Option<String>),
     /// Not determined yet.
     #[default]
@@ -83,13 +81,13 @@ impl Reader {
         }
     }
 
-    /// Whether another wrapper has the terminal, and reads the output of the program in it.
+    /// Whether another wrapper has the terminal and reads the output of the program in it.
     pub(crate) fn is_relay(&self) -> bool {
         matches!(self, Self::Barred(Obstacle::Nested, _))
     }
 }
 
-/// The rules that determine the reader among the processes of a terminal's foreground.
+/// The rules that determine the reader among the terminal's foreground processes.
 pub struct Judge<'a> {
     /// The wrapped process's id.
     pub command: u32,
@@ -147,7 +145,7 @@ impl Judge<'_> {
         program.is_wrapped || starter.is_some_and(is_batch_file)
     }
 
-    /// Whether the process is a tool server of an agent, on systems that do not tell which process
+    /// Whether the process is an agent's tool server, on systems that do not tell which process
     /// reads the terminal.
     fn belongs_to_agent(&self, member: &Member) -> bool {
         member.reads_terminal.is_none()
@@ -219,7 +217,7 @@ fn stricter(first: Reader, second: Reader) -> Reader {
         Reader::Agent(_) => 7,
     };
     match (&first, &second) {
-        // Of two different agents, or an agent and a shell, it is not known which one reads.
+        // If there are two different agents, or an agent and a shell, either may be the reader.
         (Reader::Agent(name), Reader::Agent(other)) if name == other => first,
         (Reader::Accepted, Reader::Accepted)
         | (Reader::Barred(..), _)

@@ -1,8 +1,8 @@
-//! The keys that a person presses in a terminal into which messages are typed as well.
+//! The keys that a person presses in a terminal that also gets typed messages.
 //!
-//! A decoder turns bytes into keys, which are classed by their possible effect on a line. From the
-//! keys, `InputLine` tells whether a line has been begun and not submitted. [`KeystrokeFilter`]
-//! drops a second terminal's answers to queries that the first terminal answers as well.
+//! A decoder turns bytes into keys, classed by their possible effect on a line. From the keys,
+//! `InputLine` tells whether a line was begun and not submitted. [`KeystrokeFilter`] drops a second
+//! terminal's answers to queries, since the first terminal also answers them.
 
 mod ctrl;
 mod decoder;

@@ -2,14 +2,14 @@
 
 use crate::words::Words;
 
-/// Shells, which run the text that is typed at their prompt.
+/// Shells: they run text typed at their prompt.
 pub(super) const SHELLS: Words = Words(
     "sh bash rbash zsh rzsh dash ash busybox toybox ksh ksh93 mksh lksh oksh pdksh yash posh csh \
      tcsh fish nu elvish xonsh ion rc es osh oil ysh murex pwsh powershell cmd tclsh git-shell \
      sash brush",
 );
 
-/// Those of the shells whose names are words that other programs may have, too.
+/// The shells with names that other programs may have, too.
 pub(super) const SHELLS_BY_WORDS: Words = Words("busybox toybox ash posh ion rc es oil sash brush");
 
 /// Programs that read commands: interpreters without scripts, debuggers, database clients, editors

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::words::Words;
 
-/// Interpreters, which run a script or, without a script, prompt for input.
+/// Interpreters: they run a script or, without a script, prompt for input.
 const INTERPRETERS: &[Options] = &[
     Options { name: "python", runs: "c", modules: "m", stays: "i", values: "WX", ..PLAIN },
     Options { name: "pypy", runs: "c", modules: "m", stays: "i", values: "WX", ..PLAIN },
@@ -26,24 +26,24 @@ const INTERPRETERS: &[Options] = &[
 const NODE_VALUED: &[&str] =
     &["--require", "--import", "--loader", "--experimental-loader", "--conditions", "--env-file"];
 
-/// Words that may stand in place of a script, and after which an interpreter prompts or debugs.
+/// Words in place of a script that make an interpreter prompt or debug.
 const PROMPTING_WORDS: &[&str] = &["inspect", "repl", "debug"];
 
-/// Words after which an interpreter's script follows.
+/// Words before an interpreter's script.
 const RUNNING_WORDS: &[&str] = &["run", "x", "exec", "task"];
 
 /// The command-line options of an interpreter or a shell.
 struct Options {
     name: &'static str,
-    /// The letters of options that run a text of the command line.
+    /// The letters of options that run a text from the command line.
     runs: &'static str,
     /// The letters of options that name a module to run.
     modules: &'static str,
-    /// The letters of options after which the program prompts even if it runs a script.
+    /// The letters of options that make the program prompt even if it runs a script.
     stays: &'static str,
     /// The letters of options that have a value, in the same argument or in the next one.
     values: &'static str,
-    /// Long options whose value is the next argument.
+    /// Long options that take the next argument as their value.
     valued: &'static [&'static str],
 }
 
@@ -58,15 +58,15 @@ const SHELL_OPTIONS: Options =
 pub(super) enum Kind {
     /// Agent Relay itself.
     Relay,
-    /// A shell at its prompt, as far as its command line says.
+    /// A shell at its prompt, according to its command line.
     Shell,
-    /// A shell that runs a script, or a text of its command line (then `None`).
+    /// A shell that runs a script, or a text from its command line (then `None`).
     ShellScript(Option<String>),
     /// An interpreter with a script or a module.
     Script(String),
-    /// An interpreter that runs a text of its command line.
+    /// An interpreter that runs a text from its command line.
     Inline,
-    /// A program that runs typed text in a language of its own.
+    /// A program that runs typed text in its own language.
     Interpreter,
     /// A program that passes typed text to another program.
     Conduit,
@@ -111,8 +111,8 @@ impl Kind {
         }
     }
 
-    /// Whether the program is cmd.exe that runs a batch file, and so waits for each program in the
-    /// file.
+    /// Whether the program is a cmd.exe that runs a batch file, and so waits for each program in
+    /// the file.
     pub(super) fn runs_batch_file(&self, program: &Program) -> bool {
         matches!(self, Self::ShellScript(Some(_))) && base(program) == "cmd"
     }
@@ -130,7 +130,7 @@ fn base(program: &Program) -> String {
     program.copy_of.clone().unwrap_or_else(|| name_of(&program.path))
 }
 
-/// The part of a command line that says what a shell or an interpreter runs.
+/// The part of a command line that tells what a shell or an interpreter runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operand {
     /// Neither a file nor a text: the program prompts for input.
@@ -139,24 +139,24 @@ pub enum Operand {
     Script(String),
     /// A module.
     Module(String),
-    /// A text of the command line.
+    /// A text in the command line.
     Inline,
 }
 
-/// Whether a program of this name is surely a shell: no other program has the name.
+/// Whether a program with this name is certainly a shell: no other program has the name.
 #[must_use]
 pub fn is_shell(name: &str) -> bool {
     SHELLS.contains(name) && !SHELLS_BY_WORDS.contains(name)
 }
 
-/// Returns what the program runs, if it is a shell or an interpreter.
+/// Returns the program's operand, if it is a shell or an interpreter.
 #[must_use]
 pub fn operand(path: &str, arguments: &[String]) -> Option<Operand> {
     let name = name_of(path);
     let runs =
         |words: &[&str]| arguments.iter().any(|it| words.contains(&&*it.to_ascii_lowercase()));
     match &*name {
-        // These executables contain a shell, whatever the arguments say.
+        // These executables contain a shell, regardless of the arguments.
         "busybox" | "toybox" => Some(Operand::Prompt),
         "cmd" => Some(cmd_operand(arguments)),
         "powershell" | "pwsh" => {
@@ -168,7 +168,7 @@ pub fn operand(path: &str, arguments: &[String]) -> Option<Operand> {
     }
 }
 
-/// Reads cmd.exe's options, of which the first among `/c`, `/r` and `/k` decides.
+/// Reads cmd.exe's options. The first among `/c`, `/r` and `/k` decides.
 fn cmd_operand(arguments: &[String]) -> Operand {
     let is_option = |word: &String| {
         let word = word.to_ascii_lowercase();
@@ -181,7 +181,7 @@ fn cmd_operand(arguments: &[String]) -> Operand {
     batch_file(&arguments[at + 1..]).map_or(Operand::Inline, Operand::Script)
 }
 
-/// Returns the batch file that the command after cmd.exe's `/c` begins with.
+/// Returns the batch file that begins the command after cmd.exe's `/c`.
 ///
 /// The words are joined again, since they may have been split at blanks within a path, and cmd.exe
 /// does not treat quotes as a part of the path.
@@ -200,13 +200,13 @@ fn options_of(name: &str) -> Option<&'static Options> {
     INTERPRETERS.iter().find(|options| options.name.eq_ignore_ascii_case(name))
 }
 
-/// Whether a program starts another one, which then reads the terminal.
+/// Whether a program starts another one and leaves the terminal to it.
 #[must_use]
 pub fn is_launcher(program: &Program) -> bool {
     matches!(Kind::of(program), Kind::Launcher)
 }
 
-/// Whether a program of this name runs typed text or passes it on. A copy of its executable under
+/// Whether a program with this name runs typed text or passes it on. A copy of its executable under
 /// another name does the same.
 #[must_use]
 pub fn is_dangerous(name: &str) -> bool {
@@ -272,7 +272,7 @@ impl Options {
     }
 }
 
-/// Returns a program's name, which is its file name without extension and version: `python` for
+/// Returns a program's name: its file name without extension and version, such as `python` for
 /// `/usr/bin/python3.11`.
 #[must_use]
 pub fn name_of(path: &str) -> String {
@@ -286,7 +286,7 @@ pub fn name_of(path: &str) -> String {
     if short.is_empty() || is_exact(bare) { bare.to_owned() } else { short.to_owned() }
 }
 
-/// Whether a digit at the end of this name belongs to the name and is not a version.
+/// Whether a digit at the end of this name is a part of the name and not a version.
 fn is_exact(name: &str) -> bool {
     matches!(name, "sqlite3" | "r2" | "run0" | "ksh93" | "qemu-system-x86_64" | "w3m")
 }

@@ -1,4 +1,4 @@
-//! Tests of which program is found to read the keyboard, given the processes in the foreground.
+//! Tests of how the keyboard's reader is determined from the processes in the foreground.
 
 use super::*;
 use crate::recipe::Book;
@@ -10,7 +10,7 @@ fn program(line: &str) -> Program {
     Program { path: words[0].clone(), arguments: Some(words), ..Program::default() }
 }
 
-/// Returns a process whose input is the terminal.
+/// Returns a process with the terminal as its input.
 fn member(pid: u32, parent: u32, line: &str) -> Member {
     Member {
         pid,
@@ -206,7 +206,7 @@ fn launcher_counts_as_the_program_it_started() {
 }
 
 #[test]
-fn second_reader_beside_an_agent_bars_it() {
+fn second_reader_next_to_an_agent_bars_it() {
     let beside = |line: &str, reads| {
         let other = Member { reads_terminal: reads, ..member(11, COMMAND, line) };
         reader_of(&[member(COMMAND, 1, "/x/claude"), other], true)
@@ -215,8 +215,8 @@ fn second_reader_beside_an_agent_bars_it() {
     assert_eq!(beside("/bin/bash", Some(true)), barred(Obstacle::Shell, "bash"));
     assert_eq!(beside("/x/server", Some(true)), barred(Obstacle::OtherProgram, "server"));
     assert_eq!(beside("/x/codex", Some(true)), Reader::Barred(Obstacle::Unidentified, None));
-    // The input of tool servers is a pipe. If the system does not tell, their parent identifies
-    // them.
+    // A tool server's input is a pipe. If the system does not tell, the server's parent identifies
+    // it.
     assert_eq!(beside("/usr/bin/bash", Some(false)), agent("claude"));
     assert_eq!(beside("/usr/bin/node server.js", Some(false)), agent("claude"));
     assert_eq!(beside("/usr/bin/node server.js", None), agent("claude"));
@@ -259,7 +259,7 @@ fn cycle_of_parents_terminates() {
     assert_eq!(reader_of(&members, true), Reader::Barred(Obstacle::Unidentified, None));
 }
 
-/// Returns a process on Windows, where the system does not say who reads the terminal.
+/// Returns a process on Windows. The system does not say who reads the terminal.
 fn attached(pid: u32, parent: u32, words: &[&str]) -> Member {
     let arguments = Some(words.iter().map(|word| (*word).to_owned()).collect());
     let program = Program { path: words[0].to_owned(), arguments, ..Program::default() };
@@ -275,7 +275,7 @@ const CMD: &str = r"C:\Windows\System32\cmd.exe";
 const NODE: &str = r"C:\Program Files\nodejs\node.exe";
 
 #[test]
-fn shim_counts_as_its_child_where_readers_are_unknown() {
+fn shim_counts_as_its_child_if_the_reader_is_unknown() {
     let launched = |shim: &Member, program: &str| {
         reader_of(&[shim.clone(), attached(11, COMMAND, &[program])], true)
     };
@@ -360,7 +360,7 @@ fn cmd_command_line_names_the_batch_file() {
     };
     let script = |path: &str| Operand::Script(path.to_owned());
     assert_eq!(of(&["/d", "/c", r"C:\x\a.cmd"]), script(r"C:\x\a.cmd"));
-    // The words into which the system splits `/c ""C:\a b\a.cmd" --flag "an argument""`.
+    // The system splits `/c ""C:\a b\a.cmd" --flag "an argument""` into these words.
     let words = ["/c", "C:\\a", "b\\a.CMD --flag an", "argument"];
     assert_eq!(of(&words), script(r"C:\a b\a.CMD"));
     assert_eq!(of(&["/C", "\"C:\\x\\a.bat\" b.cmd"]), script(r"C:\x\a.bat"));

@@ -1,12 +1,12 @@
-//! Search for a key pressed together with Ctrl, in each encoding that terminals use.
+//! Search for a key pressed together with Ctrl, in every encoding that terminals use.
 
 use super::encoded::{CsiKey, Win32Key};
 use crate::escape::{ESC, Sender, Token, Tokenizer};
 
-/// Returns the position in a terminal's bytes at which Ctrl and a key were pressed together. The
-/// key is given by its lower-case letter or its sign.
+/// Returns the position where a terminal's bytes contain Ctrl with a key. The key is given by its
+/// lower-case letter or its sign.
 ///
-/// Terminals encode such a key as a control character, as `CSI 92;5u`, as `CSI 27;5;92~`, or in the
+/// Terminals encode such a key as a control character, as `CSI 92;5u`, as `CSI 27;5;92`, or in the
 /// win32-input-mode.
 #[must_use]
 pub fn find_ctrl(bytes: &[u8], key: u8) -> Option<usize> {

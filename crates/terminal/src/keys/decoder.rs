@@ -1,4 +1,4 @@
-//! The decoder, which turns the bytes that a terminal sends into keys.
+//! The decoder, which turns a terminal's bytes into keys.
 
 use super::{
     encoded::{CsiKey, Win32Key, is_release},
@@ -7,31 +7,31 @@ use super::{
 use crate::escape::{ESC, Sender, State, StringKind, Token, Tokenizer};
 use protocol::Moment;
 
-/// The time after which a single `ESC` counts as the Escape key.
+/// How long a single `ESC` waits for more bytes before it counts as the Escape key.
 pub(super) const ESCAPE_MS: u64 = 50;
 
-/// The time after which the beginning of a longer sequence counts as a key pressed with Alt.
+/// How long the beginning of a longer sequence waits before it counts as a key with Alt.
 pub(super) const SEQUENCE_MS: u64 = 250;
 
-/// The time for which the rest of a terminal's answer is awaited: over a slow connection, an answer
-/// may come in pieces. What the person types meanwhile counts as a part of it.
+/// How long the rest of a terminal's answer may take: over a slow connection, an answer may come in
+/// pieces. Meanwhile, typed keys count as a part of it.
 pub(super) const ANSWER_MS: u64 = 2000;
 
-/// The number of bytes that follow `CSI M`: the button, column and row of an old mouse report.
+/// The number of bytes after `CSI M`: the button, column and row of an old mouse report.
 const MOUSE_REPORT_BYTES: u8 = 3;
 
 /// A decoder of a terminal's bytes; sequences may come in pieces.
 #[derive(Debug)]
 pub(super) struct KeyDecoder {
     tokenizer: Tokenizer,
-    /// The time at which the `ESC` of the unfinished sequence arrived.
+    /// When the `ESC` of the unfinished sequence arrived.
     escape_at: Moment,
     /// Whether the unfinished sequence can only be a terminal's answer.
     is_answer: bool,
     is_pasting: bool,
     /// Whether the last byte was a backslash.
     after_backslash: bool,
-    /// The decoder of the characters that a Windows console encodes as keys. A paste is a sequence
+    /// The decoder for the characters that a Windows console encodes as keys. A paste is a sequence
     /// of such keys.
     win32: Option<Box<Self>>,
 }
@@ -64,7 +64,7 @@ impl KeyDecoder {
         }
     }
 
-    /// Returns the time at which the decoder stops waiting for the rest of an unfinished sequence.
+    /// Returns when the decoder stops waiting for the rest of an unfinished sequence.
     pub(super) fn expires_at(&self) -> Option<Moment> {
         match self.tokenizer.state() {
             State::Text => self.win32.as_ref()?.expires_at(),
@@ -74,7 +74,7 @@ impl KeyDecoder {
         }
     }
 
-    /// Drops an unfinished sequence whose time is over. Returns the key that the sequence was.
+    /// Drops an unfinished sequence on timeout. Returns the key that it was.
     pub(super) fn expire(&mut self, now: Moment) -> Option<Key> {
         self.expires_at().filter(|&at| at <= now)?;
         match self.tokenizer.reset() {
@@ -119,7 +119,7 @@ impl KeyDecoder {
     }
 
     /// Notes a byte of an unfinished sequence. Only a terminal sends the first byte of an answer's
-    /// content at once after the sequence's beginning.
+    /// content immediately after the sequence's beginning.
     fn continue_sequence(&mut self, now: Moment, before: State, byte: u8) {
         let state = self.tokenizer.state();
         if byte == ESC {

@@ -94,7 +94,7 @@ impl Win32Key {
     /// Shift, Ctrl, Alt, Caps Lock, the Windows keys, Num Lock and Scroll Lock.
     const MODIFIER_KEYS: [u32; 8] = [0x10, 0x11, 0x12, 0x14, 0x5b, 0x5c, 0x90, 0x91];
 
-    /// Parses the parameters of a sequence that ends in `_`; `None` where a key was released.
+    /// Parses the parameters of a sequence that ends in `_`; `None` for the release of a key.
     pub(super) fn parse(parameters: &[u8]) -> Option<Self> {
         let text = str::from_utf8(parameters).ok()?;
         let mut numbers = text.split(';').map(|number| number.parse::<u32>().unwrap_or(0));

@@ -1,19 +1,18 @@
-//! A filter for the bytes of a terminal, which passes a person's keys and drops the terminal's
-//! answers.
+//! A filter that passes a person's keys and drops the terminal's answers.
 
 use super::{decoder::KeyDecoder, key::Key};
 use crate::escape::ESC;
 use protocol::Moment;
 
-/// The most bytes of an unfinished answer that are kept. Of a longer answer, only the beginning is
-/// kept.
+/// How many bytes of an unfinished answer are kept at most. Only the beginning of a longer answer
+/// is kept.
 pub(super) const ANSWER_BYTES_MAX: usize = 4096;
 
-/// A filter for the bytes of a second terminal, which also answers the queries that a program sent
-/// to the first terminal.
+/// A filter for a second terminal's bytes. That terminal also answers the queries that a program
+/// sent to the first terminal.
 ///
-/// Some terminals encode F3 with a modifier like a cursor position report. Such a key is dropped as
-/// well.
+/// Some terminals encode F3 with a modifier like a cursor position report. Such a key is dropped,
+/// too.
 #[derive(Debug, Default)]
 pub struct KeystrokeFilter {
     decoder: KeyDecoder,
@@ -22,7 +21,7 @@ pub struct KeystrokeFilter {
 }
 
 impl KeystrokeFilter {
-    /// Returns the keys among `bytes`, which go to the program. Sequences may come in pieces.
+    /// Returns the keys among `bytes`, to be passed to the program. Sequences may come in pieces.
     pub fn keys(&mut self, now: Moment, bytes: &[u8]) -> Vec<u8> {
         let mut keys = self.expired_keys(now);
         for &byte in bytes {
@@ -42,25 +41,24 @@ impl KeystrokeFilter {
         keys
     }
 
-    /// The time at which an unfinished sequence counts as a key.
+    /// When an unfinished sequence begins to count as a key.
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
         self.decoder.expires_at().filter(|_| !self.unfinished.is_empty())
     }
 
-    /// Returns the unfinished sequence if its time is over, which means that it was a key.
+    /// Returns the unfinished sequence on timeout: it was a key.
     pub fn expired_keys(&mut self, now: Moment) -> Vec<u8> {
         self.decoder.expire(now).map(|_| std::mem::take(&mut self.unfinished)).unwrap_or_default()
     }
 }
 
-/// Whether a report is an answer to a query. Reports of the mouse and of the focus are not: they
-/// are input.
+/// Whether a report answers a query. Reports of the mouse and of the focus do not: they are input.
 fn is_answer(report: &[u8]) -> bool {
     match report {
         // The bytes of an old mouse report can be any characters.
         [ESC, b'[', b'M', ..] | [b'[', b'M', ..] => false,
-        // The second one is an answer whose ESC has already passed as the Escape key.
+        // The second form is an answer whose ESC has already passed as the Escape key.
         [ESC, b'[', .., last] | [b'[', .., last] => {
             matches!(last, b'R' | b'c' | b'n' | b't' | b'y' | b'u')
         }

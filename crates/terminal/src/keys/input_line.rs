@@ -9,33 +9,31 @@ use crate::bounded;
 use protocol::Moment;
 use std::collections::VecDeque;
 
-/// The most texts before the cursor of an empty line that are remembered.
+/// How many texts before an empty line's cursor are remembered.
 const EMPTY_LOOKS_MAX: usize = 8;
 
 /// The line that the person is typing.
 ///
-/// The parameter `before` of its functions is the text between the beginning of the cursor's row
-/// and the cursor.
+/// In its functions, `before` is the text from the beginning of the cursor's row to the cursor.
 #[derive(Debug, Default)]
 pub(crate) struct InputLine {
     decoder: KeyDecoder,
     draft: Option<Draft>,
-    /// Whether a key was pressed since the last submission after which a line editor may take text
-    /// for commands.
+    /// Whether a key since the last submission may make a line editor take text for commands.
     may_be_in_command_mode: bool,
-    /// Texts that stood before the cursor while the line was known to be empty.
+    /// Texts before the cursor while the line was known to be empty.
     empty_looks: VecDeque<String>,
-    /// The time of an unfinished sequence, and the text before the cursor then. The sequence is a key,
-    /// or the beginning of a longer sequence or of a terminal's answer.
+    /// When an unfinished sequence arrived, and the text before the cursor then. The sequence is a
+    /// key, or the beginning of a longer sequence or of a terminal's answer.
     unfinished: Option<(Moment, String)>,
 }
 
-/// The kinds of keys among the bytes of a call of [`InputLine::press`].
+/// The kinds of keys in one call of [`InputLine::press`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pressed {
-    /// Whether there is any key among the bytes, and not only answers and reports of the terminal.
+    /// Whether there is any key, rather than only answers and reports of the terminal.
     pub any: bool,
-    /// Whether there is a key that submits the line, as far as the decoder can know.
+    /// Whether one of the keys submits the line, as far as the decoder can tell.
     pub submit: bool,
 }
 
@@ -54,8 +52,8 @@ struct Draft {
 }
 
 impl InputLine {
-    /// Reads bytes from the person's terminal. With `line_feed_breaks` a line feed is a line break,
-    /// otherwise an Enter.
+    /// Reads bytes from the person's terminal. A line feed is a line break with `line_feed_breaks`,
+    /// and an Enter otherwise.
     pub(crate) fn press(
         &mut self,
         now: Moment,
@@ -87,8 +85,7 @@ impl InputLine {
         pressed
     }
 
-    /// Treats an unfinished sequence whose time is over as a key. Returns the time at which the key
-    /// was pressed.
+    /// Turns an unfinished sequence into a key on timeout. Returns when the key was pressed.
     pub(crate) fn expire_unfinished(&mut self, now: Moment) -> Option<Moment> {
         let key = self.decoder.expire(now)?;
         let (at, before) = self.unfinished.take()?;
@@ -142,8 +139,7 @@ impl InputLine {
         }
     }
 
-    /// Remembers the text before the cursor as the look of an empty line. The screen must be at
-    /// rest.
+    /// Remembers the text before the cursor as an empty line's. The screen must be at rest.
     pub(crate) fn remember_empty_look(&mut self, before: &str) {
         if before.trim().is_empty() || self.empty_looks.iter().any(|look| look == before) {
             return;
@@ -152,7 +148,7 @@ impl InputLine {
     }
 
     /// Drops a draft of one row, because the program has shown an empty line long after the last
-    /// key. A draft of several rows is kept, since only its last row may be empty.
+    /// key. Keeps a draft of several rows, since only its last row may be empty.
     pub(crate) fn mark_empty(&mut self) {
         self.draft = self.draft.take().filter(|draft| draft.is_multiline);
     }

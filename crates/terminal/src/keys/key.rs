@@ -1,6 +1,6 @@
 //! The keys, classed by their effect on the line that is being typed.
 
-/// The effect of a key on a line, as far as the terminal side can know it.
+/// The known or possible effect of a key on a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     /// Adds text.
@@ -17,7 +17,7 @@ pub(super) enum Key {
     Escape,
     /// Submits the line.
     Submit,
-    /// Adds a line break or submits the line, as the program defines it.
+    /// Adds a line break or submits the line, depending on the program.
     LineFeed,
     /// Discards the line, as Ctrl+C does.
     Abandon,

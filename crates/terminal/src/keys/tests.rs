@@ -15,7 +15,7 @@ fn win32_keys(characters: &str) -> String {
 }
 
 #[test]
-fn win32_keys_are_the_keys_that_they_encode() {
+fn win32_encoded_keys_are_decoded() {
     let typed = |keys: &str, after: &'static str| {
         check_empty(&[(&win32_keys(keys), after)], after.len() < 3)
     };
@@ -86,21 +86,21 @@ fn rest_of_an_answer_is_awaited_for_long() {
             assert!(!line.press(later, rest.as_bytes(), "> ", false).any, "{start:?} {wait_ms}");
             assert!(line.is_empty("> ") && line.is_untouched(), "{start:?} {wait_ms}");
         }
-        // Its rest is lost: the line is empty again.
+        // The rest is lost: the line is empty again.
         let mut line = InputLine::default();
         line.press(Moment(1000), start.as_bytes(), "> ", false);
         assert!(!line.is_untouched());
         line.expire_unfinished(Moment(1000).plus(ANSWER_MS));
         assert!(line.is_untouched(), "{start:?}");
     }
-    // A key that was pressed with Alt, and what the person types after it.
+    // A key pressed with Alt, and typed text after it.
     let mut line = InputLine::default();
     line.press(Moment(1000), b"\x1b]", "> ", false);
     assert!(line.press(Moment(1300), b"11", "> ", false).any);
 }
 
-/// Checks whether the line is empty after these steps, each of which is keys and the text before
-/// the cursor after the keys.
+/// Checks whether the line is empty after these steps. Each step is keys, and the text before the
+/// cursor after them.
 #[track_caller]
 fn check_empty(steps: &[(&str, &str)], expected: bool) {
     let mut line = InputLine::default();
@@ -138,7 +138,7 @@ fn enter_submits_in_every_encoding() {
 }
 
 #[test]
-fn csi_keys_are_the_keys_that_they_encode_and_releases_are_none() {
+fn csi_encoded_keys_are_decoded_and_releases_ignored() {
     for (keys, empty, may_command) in [
         // Escape; releases of a letter, an Enter and an arrow; Shift alone; Ctrl-L.
         ("\x1b[27u", true, true),
@@ -205,10 +205,10 @@ fn text_after_escape_may_be_commands_until_submit() {
     assert!(may_command(&["\x1b", "[A"], ESCAPE_MS));
 }
 
-/// Directly after an ESC, these characters would begin a string, a control sequence, or a single
+/// Immediately after an ESC, these characters would begin a string, a control sequence, or a single
 /// shift.
 #[test]
-fn late_byte_after_escape_is_a_key_of_its_own() {
+fn late_byte_after_escape_is_a_separate_key() {
     for key in ["P", "X", "^", "_", "]", "O", "["] {
         let mut line = InputLine::default();
         assert!(line.press(Moment(0), b"\x1b", "> ", false).any);
@@ -263,7 +263,7 @@ fn multiline_input_is_submitted_as_a_whole() {
     check_empty(&[("\x1b[200~a\nb\r\x1b[201~\r", "> ")], true);
 }
 
-/// Returns the keys that the filter passes of pieces that come `pause_ms` apart.
+/// Returns the keys that the filter passes if the pieces come `pause_ms` apart.
 fn filtered(pieces: &[&[u8]], pause_ms: u64) -> Vec<u8> {
     let mut keys = KeystrokeFilter::default();
     let pieces = (0..).zip(pieces);
@@ -342,7 +342,7 @@ fn beginning_of_an_answer_is_held_until_it_expires() {
 }
 
 #[test]
-fn reports_of_a_terminal_are_no_typing() {
+fn terminal_reports_are_not_typing() {
     for report in [
         "\x1b[?62;4c",
         "\x1b[12;40R",
