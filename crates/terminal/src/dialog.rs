@@ -1,7 +1,6 @@
 //! Recognition of questions on the screen that an Enter would answer.
 
-/// The number of rows at the end of the screen that are searched for a menu. Blank rows are not
-/// counted.
+/// The number of non-blank rows at the end of the screen that are searched for a menu.
 const ROWS_SEARCHED: usize = 20;
 
 /// Characters that programs draw in front of the menu entry that an Enter would select.
@@ -16,8 +15,8 @@ pub(crate) fn asks_yes_or_no(before_cursor: &str) -> bool {
         .any(|q| end.ends_with(q))
 }
 
-/// Returns the row with the pointer of a menu: one of several numbered entries, with no other
-/// pointer, such as that of an input line, below it.
+/// Returns the row with a menu's pointer. A menu has several numbered entries, and no other pointer
+/// below it, such as an input line's.
 #[must_use]
 pub(crate) fn menu_row(rows: &[&str]) -> Option<usize> {
     let rows: Vec<(usize, &str)> = rows
@@ -35,27 +34,27 @@ pub(crate) fn menu_row(rows: &[&str]) -> Option<usize> {
     is_entry.then_some(rows[at].0)
 }
 
-/// The most rows of a dialog above its choices.
+/// The maximum number of rows of a dialog above its choices.
 const TEXT_ROWS: usize = 24;
 
-/// The blank rows that end a dialog's text if no frame does.
+/// The number of blank rows that end a dialog's text without a frame.
 const BLANK_ROWS: usize = 3;
 
-/// The first choice without a digit.
+/// The first number that is too high for a choice, since it has two digits.
 const CHOICES_END: usize = 10;
 
-/// The most bytes of a dialog that is read.
+/// The maximum size of a dialog, in bytes.
 const BYTES_MAX: usize = 8 << 10;
 
-/// The least columns of a line that ends a dialog.
+/// The minimum width of a line that ends a dialog, in columns.
 const LINE_COLUMNS: usize = 10;
 
-/// The pointers with which only dialogs begin a row, and that of Gemini CLI, which may also be a
-/// bullet.
+/// The pointers that mark a dialog's choice. Most begin a row only in dialogs; Gemini CLI's may
+/// also be a bullet.
 const CHOICE_POINTERS: [char; 7] = ['❯', '›', '▶', '➤', '→', '>', '●'];
 
-/// Returns the text and the numbered choices of the dialog that is the last one on a screen. `None`
-/// if there is no such dialog, or if it is too long to be told from another one.
+/// Returns the text and the numbered choices of the last dialog on a screen. `None` if there is
+/// none, or if it is too long to distinguish it from another dialog.
 #[must_use]
 pub(crate) fn choices(rows: &[&str]) -> Option<(String, Vec<String>)> {
     let filled = rows.iter().enumerate().filter(|(_, row)| !trim_border(row).is_empty());
@@ -74,7 +73,7 @@ pub(crate) fn choices(rows: &[&str]) -> Option<(String, Vec<String>)> {
                 choices.push(text.to_owned());
                 is_open = true;
             }
-            // A choice may go on in the rows below it.
+            // A choice may continue in the rows below it.
             _ if is_open && !text.is_empty() => {
                 let last = choices.last_mut()?;
                 last.push(' ');
@@ -96,7 +95,7 @@ fn choice(row: &str) -> Option<(usize, &str)> {
     Some((entry_number(entry)? as usize, text.trim_start()))
 }
 
-/// Returns the row of the choice with the number 1, from the row of another one.
+/// Returns the row of choice 1, given the row of another choice.
 fn first_choice(rows: &[&str], pointed: usize) -> Option<usize> {
     let (mut wanted, _) = choice(rows[pointed])?;
     for at in (0..=pointed).rev() {
@@ -110,7 +109,7 @@ fn first_choice(rows: &[&str], pointed: usize) -> Option<usize> {
     None
 }
 
-/// Returns the text of a dialog, which ends with these rows, without blank rows.
+/// Returns the text of the dialog at the end of these rows, without blank rows.
 fn text_above(rows: &[&str]) -> String {
     let mut text: Vec<&str> = Vec::new();
     let mut blank = 0;
@@ -126,7 +125,7 @@ fn text_above(rows: &[&str]) -> String {
     text.join("\n")
 }
 
-/// Whether a row is the upper line of a dialog's frame.
+/// Whether a row is the top line of a dialog's frame.
 fn is_top(row: &str) -> bool {
     let row = row.trim();
     let lines = row.chars().filter(|c| matches!(c, '─' | '━' | '═')).count();
@@ -144,7 +143,7 @@ fn pointed_at(row: &str) -> Option<&str> {
     row.strip_prefix(POINTERS).map(str::trim_start)
 }
 
-/// Whether a text begins as a menu's entry does, with a number.
+/// Whether a text begins with a number, like a menu's entry.
 #[must_use]
 pub(crate) fn is_entry(text: &str) -> bool {
     entry_number(text).is_some()

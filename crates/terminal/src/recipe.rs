@@ -1,8 +1,8 @@
-//! Recipes: the way in which messages are typed into each kind of program.
+//! Recipes: how to type messages into each kind of program.
 //!
-//! A recipe is data and is chosen by the command's name. From the screen it decides whether a text
-//! may be typed now, and in which form. If it is in doubt, no text is typed: the message waits, and
-//! the reason is shown.
+//! A recipe is data, chosen by the command's name. It decides from the screen whether a text may be
+//! typed now, and in which form. In case of doubt, no text is typed: the message waits, and the
+//! reason is shown.
 
 mod book;
 mod command_output;
@@ -128,13 +128,13 @@ pub struct Recipe {
     /// Beginnings of the person's entries that run a command, such as `/run `; with the same
     /// effect.
     output_after_entry: Vec<String>,
-    // Whether the program is a shell without a script, whose screen is not read: it shows the
-    // output of all that it runs.
+    // Whether the program is a shell without a script. Its screen is not read: it shows the output
+    // of all that the shell runs.
     #[serde(skip)]
     pub(crate) is_shell: bool,
 }
 
-/// The way in which a program treats a line that is typed into it.
+/// How a program treats a typed line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reads {
@@ -145,7 +145,7 @@ pub enum Reads {
     Shell,
 }
 
-/// The form in which a text is typed, so that it does no harm.
+/// The form for typing a text so that it does no harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// The text itself, for programs that read text.
@@ -163,8 +163,8 @@ pub enum Turns {
 }
 
 impl Recipe {
-    /// Returns the arguments that the recipe puts in front of the command's own. In them, `{NAME}`
-    /// is replaced by the value of the variable NAME, as a TOML string.
+    /// Returns the arguments that the recipe adds before the command's own. In them, `{NAME}` is
+    /// replaced with the value of the variable NAME, as a TOML string.
     pub fn arguments(&self, variables: &[(&str, &str)]) -> Vec<String> {
         let filled = |argument: &String| {
             variables.iter().fold(argument.clone(), |argument, (name, value)| {
@@ -179,13 +179,13 @@ impl Recipe {
         self.arguments.iter().any(|argument| argument.contains(&format!("{{{name}}}")))
     }
 
-    /// Returns the texts by which output of commands is told from the agent's words on the grid.
+    /// Returns the texts that distinguish command output from the agent's words on the grid.
     pub(crate) fn command_output(&self) -> CommandOutput {
         CommandOutput(self.clone())
     }
 
-    /// Whether a line feed is a line break in the text. This holds for composers of several lines,
-    /// all of which use bracketed paste.
+    /// Whether a line feed is a line break in the text, as in multi-line composers. All of these
+    /// use bracketed paste.
     #[must_use]
     pub(crate) fn line_feed_breaks(&self, bracketed_paste: bool) -> bool {
         let submits = self.line_feed_submits || self.submit.contains('\n');
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn form_follows_the_program_that_reads() {
+    fn form_depends_on_the_reader() {
         let claude = recipe("claude");
         let spot = Spot { bracketed_paste: true, ..at("❯ ") };
         let form = |reader: Reader| claude.read(&spot, &reader, &[], &Typed::default()).form;
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn accepted_program_gets_no_text_at_a_prompt_that_looks_like_a_shells() {
+    fn accepted_program_gets_no_text_at_a_shell_like_prompt() {
         for before in ["$ ", "# ", "host% ", "PS C:\\Users> ", "C:\\Users> ", "db=# "] {
             check_form("agent", &at(before), Err(Obstacle::Shell));
         }
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn accepted_program_gets_text_on_a_full_screen_only_if_it_wants_pastes_marked() {
+    fn accepted_full_screen_program_gets_text_only_with_bracketed_paste() {
         let full = |bracketed_paste| Spot { alternate: true, bracketed_paste, ..at("") };
         check_form("agent", &full(true), Ok(Form::Plain));
         check_form("agent", &full(false), Err(Obstacle::OtherScreen));

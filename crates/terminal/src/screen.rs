@@ -1,8 +1,8 @@
 //! An emulated terminal: the screen that a program's output paints.
 //!
 //! [`Screen`] passes bytes, in pieces of any size, through alacritty's parser to alacritty's grid.
-//! A [`ScreenObserver`] is told which rows leave the top and which events interrupt the text. No
-//! row is reported twice. All state that a program can make grow has a limit: size, history,
+//! It reports to a [`ScreenObserver`] which rows leave the top and which events interrupt the text.
+//! No row is reported twice. All state that a program can make grow has a limit: size, history,
 //! strings, combining characters, answers.
 
 mod cleanup;
@@ -29,8 +29,7 @@ use alacritty_terminal::vte::ansi::Processor;
 use self::painter::{HISTORY_ROWS_MAX, Painter, PainterState};
 use self::parser_input::{CharacterBuffer, SequenceLimit, Unbuffered};
 
-/// The limits to which sizes are clamped. No real terminal is outside of them, and each cell takes
-/// memory.
+/// The limits for sizes. Real terminals are within them, and each cell takes memory.
 const COLUMNS_MIN: usize = 2;
 const COLUMNS_MAX: usize = 600;
 const ROWS_MAX: usize = 250;
@@ -42,7 +41,7 @@ pub struct Cursor {
     pub row: usize,
     /// The column.
     pub column: usize,
-    /// Whether the cursor is visible, that is, the program has not hidden it.
+    /// Whether the cursor is visible, because the program has not hidden it.
     pub visible: bool,
 }
 
@@ -182,8 +181,8 @@ impl Screen {
     }
 
     /// Takes the answers to the program's queries: device attributes, cursor position, size. The
-    /// answers contain digits and nothing that was on the screen. They are not needed if there is a
-    /// real terminal, which answers itself.
+    /// answers contain digits and no text from the screen. If there is a real terminal, it answers
+    /// itself.
     pub fn take_answers(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.state.answers)
     }

@@ -19,19 +19,19 @@ use toml::{Table, Value};
 /// The built-in recipes for programs other than agent CLIs.
 const GENERAL: &str = include_str!("generic.toml");
 
-/// The name of the recipe for commands that have no other.
+/// The name of the recipe for all other commands.
 const GENERIC: &str = "generic";
 
-/// The longest time that a recipe may name, in milliseconds.
+/// The maximum time in a recipe, in milliseconds.
 const MS_MAX: i64 = 60_000;
 
-/// The shortest part of a path that may identify a program, in bytes. Shorter parts would fit too
-/// many paths.
+/// The minimum length of a path part that identifies a program, in bytes. Shorter parts would match
+/// too many paths.
 const PROGRAM_PART_MIN: usize = 4;
 
-/// The entries of all recipes, in order. The first recipe that fits a command is used. Entries with
-/// the same name form one recipe, in which each key has the value of the first entry that sets it
-/// for this system and version.
+/// The entries of all recipes, in order. The first recipe that matches a command is used. Entries
+/// with the same name form one recipe; each key has its value from the first entry that sets it for
+/// this system and version.
 #[derive(Clone, Debug)]
 pub struct Book {
     entries: Vec<Entry>,
@@ -70,7 +70,7 @@ impl<'de> Deserialize<'de> for Version {
     }
 }
 
-/// A file of recipes: its entries as they are, or each as a recipe, whose place is known.
+/// A file of recipes: its entries as written, or each as a recipe with its position.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound = "T: Deserialize<'de>")]
 struct RecipeFile<T> {
@@ -83,11 +83,11 @@ struct RecipeFile<T> {
 struct Entry {
     /// The keys that it sets.
     keys: Table,
-    /// The recipe that has these keys, and no others.
+    /// The recipe with these keys, and no others.
     recipe: Recipe,
 }
 
-/// The entries that hold for a system and a version.
+/// The entries that apply to a system and a version.
 struct Entries<'a>(Vec<&'a Entry>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -135,7 +135,7 @@ impl Book {
         Ok(Self { entries, advice })
     }
 
-    /// Returns sentences about keys of a file that still hold, and for which there are better ones.
+    /// Returns sentences about keys in the file that still work but have better replacements.
     #[must_use]
     pub fn advice(&self) -> &[String] {
         &self.advice
@@ -166,7 +166,7 @@ impl Book {
         self.entries_for(system, None).recipe(name)
     }
 
-    /// Returns the agent CLI or shell to which an executable or script at this path belongs.
+    /// Returns the agent CLI or shell of an executable or script at this path.
     #[must_use]
     pub fn recognise(&self, path: &str, system: &str) -> Option<Recognised> {
         let (name, path) = (name_of(path), path.replace('\\', "/"));
@@ -193,7 +193,7 @@ impl<'a> Entries<'a> {
         self.0.iter().map(|entry| &*entry.recipe.name).find(|name| fits(name))
     }
 
-    /// Returns the entry that decides about a key of the recipe with this name.
+    /// Returns the entry that sets a key of the recipe with this name.
     fn with(&self, name: &str, key: &str) -> Option<&'a Recipe> {
         let mut same = self.0.iter().filter(|entry| entry.recipe.name == name);
         same.find(|entry| entry.keys.contains_key(key)).map(|entry| &entry.recipe)
@@ -204,8 +204,8 @@ impl<'a> Entries<'a> {
         entry.is_some_and(|entry| entry.commands.iter().any(|known| known == command))
     }
 
-    /// Merges the entries with this name into one recipe. Keys that none of them sets have the
-    /// values of the generic recipe.
+    /// Merges the entries with this name into one recipe. Keys that none of them sets come from the
+    /// generic recipe.
     fn recipe(&self, name: &str) -> Recipe {
         let mut keys = Table::new();
         for name in [name, GENERIC] {

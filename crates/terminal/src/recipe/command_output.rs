@@ -1,17 +1,17 @@
-//! Recognition of command output on the screen, so that it is not read as the agent's words.
+//! Recognises command output on the screen, so that it is not read as the agent's words.
 
 use super::{Recipe, shown::after_prompt, spot::shows};
 
-/// The longest word that may stand in front of a prompt's mark, in bytes.
+/// The maximum length of a word before a prompt's mark, in bytes.
 const PROMPT_WORDS_MAX: usize = 24;
 
-/// A recipe, whose texts tell the beginning and the end of such output.
+/// A recipe; its texts mark the beginning and the end of such output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommandOutput(pub(super) Recipe);
 
 impl CommandOutput {
-    /// Returns whether output of a command follows this row. `None` if the row is no question and
-    /// no input line, so that it changes nothing.
+    /// Returns whether a command's output follows this row. `None` if the row is neither a question
+    /// nor an input line, and so changes nothing.
     pub(crate) fn follows(&self, row: &str) -> Option<bool> {
         let Recipe { output_after_question, output_after_entry, dialog, composer, .. } = &self.0;
         if output_after_question.is_empty() && output_after_entry.is_empty() {
@@ -25,8 +25,8 @@ impl CommandOutput {
     }
 }
 
-/// Returns the text behind a prompt. The prompt may have words of a mode in front that the recipe
-/// does not know: what follows must not count as output for that.
+/// Returns the text after a prompt. The prompt may begin with words of a mode that the recipe does
+/// not know. Even so, the rows after it must not count as output.
 fn entry<'a>(prompts: &[String], row: &'a str) -> Option<&'a str> {
     let in_mode = || {
         let (words, entry) = row.split_once("> ").or_else(|| Some((row.strip_suffix('>')?, "")))?;

@@ -1,6 +1,5 @@
-//! The parts of a text that a program expands, even if they are pasted: names of files that it
-//! attaches, and words to which it gives a meaning. A backslash in the right position prevents the
-//! expansion.
+//! The parts of a text that a program expands even in a paste: names of files that it attaches, and
+//! words with a special meaning. A backslash in the right position prevents the expansion.
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 use std::collections::BTreeSet;
@@ -11,19 +10,19 @@ use unicode_width::UnicodeWidthChar;
 #[serde(from = "Vec<Expansion>")]
 pub struct Expansions {
     pub(super) words: Vec<Expansion>,
-    /// The endings of file names that the program attaches as pictures.
+    /// The extensions of files that the program attaches as pictures.
     pub(super) pictures: Vec<String>,
 }
 
-/// A word that is expanded, and the position of the backslash in it.
+/// A word that is expanded, and its backslash position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Expansion {
     /// Whether the program expands this text only at the beginning of a word.
     begins_word: bool,
     /// The part of the word before the backslash.
     before: String,
-    /// The part of the word after the backslash. If this part is empty, the program expands the
-    /// word only in front of a name.
+    /// The part of the word after the backslash. If it is empty, the program expands the word only
+    /// before a name.
     after: String,
 }
 
@@ -37,7 +36,7 @@ impl Expansion {
         is_valid.then_some(Self { begins_word, before, after })
     }
 
-    /// Returns the byte of a line at which the backslash belongs, if the word begins at byte `at`.
+    /// Returns the byte where the backslash belongs, if the word begins at byte `at` of the line.
     fn backslash(&self, line: &str, at: usize) -> Option<usize> {
         let middle = at + self.before.len();
         let end = middle + self.after.len();
@@ -91,8 +90,8 @@ impl Expansions {
         escaped
     }
 
-    /// Returns the ends of the names of pictures that the program would attach. Such a name stands
-    /// at the end of a line, or before a path.
+    /// Returns where the names of pictures end that the program would attach. Such a name is at the
+    /// end of a line, or before a path.
     fn picture_ends(&self, line: &str) -> impl Iterator<Item = usize> {
         let mut at = 0;
         let pieces = pieces_before_paths(line).filter_map(move |piece| {
@@ -111,7 +110,7 @@ impl Expansions {
     }
 }
 
-/// Splits a line before each blank that a path follows.
+/// Splits a line before each blank that precedes a path.
 fn pieces_before_paths(line: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(line);
     std::iter::from_fn(move || {
@@ -154,7 +153,7 @@ fn begins_word(before: &str) -> bool {
     last.is_none_or(|last| is_blank(last) || "。、？！".contains(last))
 }
 
-/// Whether a character shows nothing: a blank, or one without width.
+/// Whether a character is invisible: a blank, or without width.
 pub(crate) fn is_blank(character: char) -> bool {
     character.is_whitespace() || is_widthless(character)
 }
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn backslash_is_inserted_where_the_recipe_says() {
+    fn backslash_is_inserted_as_the_recipe_says() {
         check(
             &expands(&["\\@"], &[]),
             &[

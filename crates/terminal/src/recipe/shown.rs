@@ -1,8 +1,8 @@
-//! The state of a program, as its recipe reads it from the screen.
+//! A program's state, as its recipe reads it from the screen.
 //!
 //! Words count only in the part of the screen where the program itself writes them: the question in
-//! place of the composer, the signs of work in the rows just above it or below it. Whatever is
-//! above that is the conversation, in which anybody's words may stand.
+//! place of the composer, the signs of work in the rows just above or below it. Everything above
+//! that is the conversation, which may contain any words.
 
 use super::{
     Form, Reads, Recipe, Spot,
@@ -10,22 +10,21 @@ use super::{
 };
 use crate::{dialog, keyboard::Reader, obstacle::Obstacle};
 
-/// The most rows of a status that a program shows above its composer.
+/// The maximum number of status rows above a program's composer.
 const STATUS_ROWS: usize = 6;
 
-/// The most rows of a composer.
+/// The maximum number of a composer's rows.
 const COMPOSER_ROWS: usize = 20;
 
-/// A reading of the screen.
+/// The result of reading the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// The form in which a text may be typed, or the obstacle that the screen shows. An agent at
-    /// work is no obstacle here.
+    /// The form for typing a text, or the obstacle on the screen. An agent at work is no obstacle
+    /// here.
     pub form: Result<Form, Obstacle>,
-    /// Whether the composer holds the text on its way and nothing else, so that an Enter submits
-    /// that text.
+    /// Whether the composer holds only the text on its way, so that Enter submits that text.
     pub holds_own: bool,
-    /// Whether the program asks its person something, which an Enter would answer.
+    /// Whether the program asks its person something that Enter would answer.
     pub asks: bool,
     /// Whether the composer begins above the cursor's row.
     pub is_multirow: bool,
@@ -38,13 +37,13 @@ pub struct Shown {
 pub struct Typed<'a> {
     /// The digits of the last frames.
     pub frames: Vec<&'a str>,
-    /// The digits of the one that is on its way, or may still be in the composer.
+    /// The digits of the frame that is on its way, or may still be in the composer.
     pub own: Option<&'a str>,
 }
 
 impl Shown {
-    /// Whether the input line is shown, empty or begun. In a line of several rows the person must
-    /// have typed something: other rows of the screen may look like one.
+    /// Whether the input line is shown, empty or begun. A line of several rows requires that the
+    /// person has typed something: other rows of the screen may look like one.
     #[must_use]
     pub(crate) fn shows_line(&self, has_draft: bool) -> bool {
         match self.form {
@@ -57,15 +56,15 @@ impl Shown {
 
 /// The program's composer on the screen.
 struct Composer<'a> {
-    /// The row of the spot in which it begins.
+    /// The row of the spot where it begins.
     row: usize,
-    /// The text between its prompt and the cursor, in the first row.
+    /// The text between the prompt and the cursor, in the first row.
     text: &'a str,
 }
 
 impl Recipe {
-    /// Reads the screen of the program that reads the terminal. `prompts` are the prompts at which
-    /// a command begins in the shell.
+    /// Reads the screen of the program that reads the terminal. `prompts` are the shell prompts
+    /// that begin a command.
     #[must_use]
     pub fn read(
         &self,
@@ -76,7 +75,7 @@ impl Recipe {
     ) -> Shown {
         let mut foreign = spot.without(&typed.frames);
         let composer = self.composer(spot);
-        // A text that is not painted to its end, or goes on above the screen.
+        // The text is not fully painted yet, or continues above the screen.
         if let (Some(composer), Some(hex)) = (&composer, typed.own)
             && spot.rows[composer.row].contains(&format!("[relay {hex} "))
         {
@@ -97,13 +96,13 @@ impl Recipe {
         }
     }
 
-    /// Whether the screen of this kind of program tells when the program is idle.
+    /// Whether this program's screen tells when the program is idle.
     #[must_use]
     pub(crate) fn shows_idle(&self) -> bool {
         self.reads == Reads::Shell || self.shows_composer()
     }
 
-    /// Whether the recipe knows the look of the program's composer.
+    /// Whether the recipe describes the program's composer.
     #[must_use]
     pub fn shows_composer(&self) -> bool {
         !self.composer.is_empty()
@@ -131,8 +130,8 @@ impl Recipe {
         }
     }
 
-    /// Returns the form for a program whose composer is known. A text is typed only into the
-    /// composer, while it is empty.
+    /// Returns the form for a program with a known composer. A text is typed only into an empty
+    /// composer.
     fn at_composer(&self, spot: &Spot, composer: Option<&Composer<'_>>) -> Result<Form, Obstacle> {
         if spot.alternate && !spot.bracketed_paste {
             return Err(Obstacle::OtherScreen);
@@ -156,8 +155,8 @@ impl Recipe {
     }
 
     /// Finds the composer. Its prompt is in the cursor's row, or above it if the draft has several
-    /// rows. A dialog that looks like the composer is none: its words stand below it, or above it
-    /// if only blanks follow its mark.
+    /// rows. A dialog that looks like the composer does not count: its words are below it, or above
+    /// it if only blanks follow its mark.
     fn composer<'a>(&self, spot: &'a Spot) -> Option<Composer<'a>> {
         if !self.is_in_frame(spot) {
             return None;
@@ -188,7 +187,7 @@ impl Recipe {
     }
 
     /// Whether all rows from the cursor to the end of the composer's frame belong to the frame, if
-    /// the screen has such an end.
+    /// the screen shows such an end.
     fn is_in_frame(&self, spot: &Spot) -> bool {
         let Some(end) = &self.composer_end else { return true };
         let is_end = |row: &str| row.trim_start().starts_with(&**end);
@@ -201,7 +200,7 @@ impl Recipe {
         below[..last].iter().all(|row| is_side(row))
     }
 
-    /// Whether a row begins as far from the margin as the text behind the composer's prompt.
+    /// Whether a row is indented like the text after the composer's prompt.
     fn is_indented(&self, row: &str) -> bool {
         let prompts = self.composer.iter().map(|prompt| prompt.trim_start_matches('^'));
         let widths = prompts.map(|prompt| prompt.chars().count());
@@ -209,9 +208,9 @@ impl Recipe {
         width > 0 && row.chars().take_while(|c| *c == ' ').count() >= width
     }
 
-    /// Whether the composer holds the frame with these digits, or the word that the program shows
-    /// in place of a long paste, and nothing else. The cursor follows it, and nothing below it asks
-    /// the person something.
+    /// Whether the composer holds only the frame with these digits, or only the program's
+    /// placeholder for a long paste. The cursor must follow it, and nothing below may ask the
+    /// person something.
     fn holds(&self, spot: &Spot, foreign: &[&str], hex: &str) -> bool {
         let Some((row, last)) = spot.bracketed_row() else { return false };
         let below = foreign.get(row + 1..).unwrap_or_default();
@@ -224,7 +223,7 @@ impl Recipe {
             let text = after_prompt(&self.composer, row).unwrap_or(row);
             text.trim_matches(|c: char| c.is_whitespace() || is_line(c)).to_owned()
         };
-        // A narrow composer breaks the mark at its end.
+        // A narrow composer splits the mark at the frame's end.
         let end = format!("[/relay {hex}]");
         let mut ending = String::new();
         let above = spot.rows[..row].iter().rev().map(String::as_str);
@@ -237,9 +236,9 @@ impl Recipe {
         is_end || (is_word && self.pasted.iter().any(|word| last.starts_with(&**word)))
     }
 
-    /// Whether the program asks something. Where the composer is shown, a menu above it belongs to
-    /// the conversation, and one in it to the draft, unless words of a dialog stand below it.
-    /// `foreign` are the rows that show no frame of ours.
+    /// Whether the program asks something. If the composer is shown, a menu above it belongs to the
+    /// conversation, and a menu in it to the draft, unless words of a dialog are below it.
+    /// `foreign` are the rows without frames of ours.
     fn asks(&self, foreign: &[&str], spot: &Spot, composer: Option<&Composer<'_>>) -> bool {
         let dialog = &self.dialog;
         let Some(menu) = dialog::menu_row(foreign) else {
@@ -278,7 +277,7 @@ impl Recipe {
 }
 
 /// Returns the form at a shell's prompt. The line editor must be reading, and no command may be
-/// unfinished: within an open quote, the shell would run the lines of a here-document.
+/// unfinished: in an open quotation, the shell would run the lines of a here-document.
 fn at_shell_prompt(spot: &Spot, prompts: &[String]) -> Result<Form, Obstacle> {
     match () {
         () if spot.alternate => Err(Obstacle::OtherScreen),
@@ -287,7 +286,7 @@ fn at_shell_prompt(spot: &Spot, prompts: &[String]) -> Result<Form, Obstacle> {
     }
 }
 
-/// Returns the form for a program without a recipe of its own.
+/// Returns the form for a program without its own recipe.
 fn by_general_signs(spot: &Spot) -> Result<Form, Obstacle> {
     match () {
         // Full-screen programs without bracketed paste, such as pagers and editors, take keys as
@@ -300,14 +299,14 @@ fn by_general_signs(spot: &Spot) -> Result<Form, Obstacle> {
     }
 }
 
-/// Returns the text after the longest of these prompts with which the row begins.
+/// Returns the text after the longest of these prompts that begins the row.
 pub(super) fn after_prompt<'a>(prompts: &[String], row: &'a str) -> Option<&'a str> {
     let texts = prompts.iter().filter_map(|prompt| strip_prompt(prompt, row));
     texts.min_by_key(|text| text.len())
 }
 
-/// Returns the text after a prompt at the beginning of a row. If the prompt is written with `^`
-/// first, blanks may precede it in the row.
+/// Returns the text after a prompt at the beginning of a row. With `^` before the prompt, blanks
+/// may precede it in the row.
 fn strip_prompt<'a>(prompt: &str, row: &'a str) -> Option<&'a str> {
     match prompt.strip_prefix('^') {
         Some(prompt) => row.trim_start().strip_prefix(prompt),

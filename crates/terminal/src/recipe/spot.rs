@@ -1,24 +1,24 @@
-//! The spot: the cursor, where a text would be typed, and the rows of the screen.
+//! The spot: the cursor's position for typing a text, and the rows of the screen.
 
 use crate::{
     dialog,
     screen::{Screen, StyledChar},
 };
 
-/// The number of rows above the cursor that are searched for words which may stand anywhere.
+/// How many rows above the cursor are searched for words that may be anywhere.
 const ROWS_NEAR: usize = 10;
 
-/// The most blank rows between the cursor and the text above it. Such rows are Enters that a
-/// composer took for line breaks.
+/// The maximum number of blank rows between the cursor and the text above it. A composer that takes
+/// Enter for a line break leaves such rows.
 const BLANK_ROWS: usize = 4;
 
-/// The most rows over which the mark at the end of a frame is spread.
+/// The maximum number of rows that a frame's end mark takes.
 pub(super) const MARK_ROWS: usize = 3;
 
 /// Some prompts contain it. It counts as a blank.
 const NO_BREAK_SPACE: char = '\u{a0}';
 
-/// The surroundings of the cursor, from which a recipe decides whether a text may be typed.
+/// The cursor's surroundings. From them, a recipe decides whether a text may be typed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spot {
     /// The text before the cursor in its row.
@@ -80,9 +80,9 @@ impl Spot {
         }
     }
 
-    /// Returns the row that ends in a closing bracket which the cursor follows, in its row or above
-    /// it, and its text up to the cursor. Some programs draw a cursor of their own and leave the
-    /// terminal's cursor at the row's beginning, where it was before the paste.
+    /// Returns the row with a closing bracket just before the cursor, in the cursor's row or above,
+    /// and its text up to the cursor. Some programs draw their own cursor and leave the terminal's
+    /// cursor at the row's beginning, where it was before the paste.
     pub(super) fn bracketed_row(&self) -> Option<(usize, &str)> {
         let is_end = |c: char| c.is_whitespace() || is_line(c);
         let is_bracketed = |text: &str| text.trim_end_matches(is_end).ends_with(']');
@@ -99,21 +99,21 @@ impl Spot {
         nearest.filter(|(_, text)| is_bracketed(text))
     }
 
-    /// Returns the first row of those near the cursor.
+    /// Returns the first of the rows near the cursor.
     pub(super) fn near(&self) -> usize {
         self.row.saturating_sub(ROWS_NEAR).min(self.rows.len())
     }
 
-    /// Returns the first row of those near the last row with text at or above the cursor.
+    /// Returns the first of the rows near the last row with text at or above the cursor.
     pub(super) fn near_text(&self) -> usize {
         let above = &self.rows[..self.rows.len().min(self.row + 1)];
         let last = above.iter().rposition(|row| !row.trim().is_empty()).unwrap_or_default();
         last.saturating_sub(ROWS_NEAR)
     }
 
-    /// Returns the rows, with blank ones in place of those that show the frames with these digits.
-    /// A frame of which only the first row is seen may go on in any row, so nothing else is left
-    /// out.
+    /// Returns the rows, with blank rows in place of the frames with these digits. If only a
+    /// frame's first row is visible, the frame may continue in any row, so only that row is
+    /// blanked.
     pub(crate) fn without(&self, frames: &[&str]) -> Vec<&str> {
         let mut rows: Vec<&str> = self.rows.iter().map(String::as_str).collect();
         if frames.is_empty() {
@@ -169,8 +169,8 @@ fn solid(row: &str) -> String {
     row.chars().filter(|c| !c.is_whitespace() && !is_line(*c)).collect()
 }
 
-/// Returns the row in which the mark at the end of a frame ends, at or below the row `from`. A
-/// narrow program breaks it.
+/// Returns the row where a frame's end mark ends, at or below the row `from`. A narrow program
+/// splits the mark.
 fn last_row_of(hex: &str, rows: &[String], from: usize) -> Option<usize> {
     let end = format!("[/relay{hex}]");
     (from..rows.len()).find(|last| {
@@ -179,8 +179,8 @@ fn last_row_of(hex: &str, rows: &[String], from: usize) -> Option<usize> {
     })
 }
 
-/// Whether one of these rows contains one of these words. A word that is written with `^` first
-/// must stand at the row's beginning.
+/// Whether one of these rows contains one of these words. A word written with `^` first must be at
+/// the row's beginning.
 pub(super) fn shows<'a>(rows: impl IntoIterator<Item = &'a str>, words: &[String]) -> bool {
     rows.into_iter().any(|row| {
         words.iter().any(|words| match words.strip_prefix('^') {
@@ -190,7 +190,7 @@ pub(super) fn shows<'a>(rows: impl IntoIterator<Item = &'a str>, words: &[String
     })
 }
 
-/// Whether this is a character with which programs draw frames.
+/// Whether programs draw frames with this character.
 pub(super) fn is_line(c: char) -> bool {
     ('\u{2500}'..='\u{257f}').contains(&c)
 }

@@ -1,4 +1,4 @@
-//! Cleanup: the bytes that turn off, on a terminal, all modes that a program left on.
+//! Cleanup: the bytes that turn off all modes that a program left on in a terminal.
 
 use std::collections::VecDeque;
 
@@ -12,15 +12,15 @@ use super::painter::{KeyboardState, REPORT_COLORS, REPORT_SIZE, WIN32_INPUT};
 /// The sequences that turn off all kinds of mouse reports.
 const MOUSE_OFF: &str = "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l";
 
-/// The sequence after which row numbers count from the screen's top again, and not from the upper
-/// margin. It moves the cursor to the top, and no terminal can restore the cursor's position. So
-/// the next output is put below all rows, with [`BELOW_ALL_ROWS`].
+/// The sequence that makes row numbers count from the screen's top again, rather than from the
+/// upper margin. It moves the cursor to the top, and no terminal can restore the cursor's position.
+/// So the next output is put below all rows, with [`BELOW_ALL_ROWS`].
 const ORIGIN_OFF: &str = "\x1b[?6l";
 const BELOW_ALL_ROWS: &str = "\x1b[999B\n";
 
 impl Screen {
-    /// Returns the bytes that turn off all modes that the program left on, on a terminal that shows
-    /// this screen. For a program that turned off all modes itself, returns nothing.
+    /// Returns the bytes that turn off all modes that the program left on, for a terminal that
+    /// shows this screen. Returns nothing if the program turned off all modes itself.
     pub fn cleanup(&self) -> String {
         let mode = self.term.mode();
         let KeyboardState { primary, alternate, other_keys } = &self.state.keyboard;

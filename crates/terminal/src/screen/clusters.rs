@@ -1,8 +1,8 @@
 //! Emoji of several code points, such as a keycap, or a person with a skin tone.
 //!
-//! The grid gives each code point columns of its own. Programs other than the line editors of
-//! shells count the whole emoji as two columns, and so do today's terminals (mode 2027). What such
-//! a program paints next would be elsewhere on the grid, so the code points are joined here.
+//! The grid gives each code point its own columns. Programs other than line editors of shells count
+//! the whole emoji as two columns, and so do today's terminals (mode 2027). Later output of such a
+//! program would be misplaced on the grid, so the code points are joined here.
 
 use alacritty_terminal::index::{Column, Point};
 use alacritty_terminal::term::cell::{Cell, Flags};
@@ -18,8 +18,8 @@ const KEYCAP: char = '\u{20e3}';
 const SKIN_TONES: std::ops::RangeInclusive<char> = '\u{1f3fb}'..='\u{1f3ff}';
 
 impl<O: ScreenObserver> Painter<'_, O> {
-    /// Paints a character that belongs to the emoji before it. Returns false for another one, which
-    /// is still to be painted.
+    /// Paints a character that belongs to the emoji before it. Returns `false` for any other
+    /// character, which is not painted yet.
     pub(super) fn joins(&mut self, c: char) -> bool {
         if c.is_ascii() || self.state.counts_code_points || !self.follows_input() {
             return false;
@@ -58,7 +58,7 @@ impl<O: ScreenObserver> Painter<'_, O> {
         Some(Point::new(line, Column(column.checked_sub(usize::from(is_spacer))?)))
     }
 
-    /// Gives the last character its second column, if there is room for it.
+    /// Gives the last character its second column, if there is one.
     fn widen(&mut self, at: Point) {
         if self.term.grid().cursor.input_needs_wrap {
             return;
@@ -71,14 +71,14 @@ impl<O: ScreenObserver> Painter<'_, O> {
     }
 }
 
-/// Whether a cell has two columns once this character joins it.
+/// Whether a cell takes two columns after this character joins it.
 fn has_two_columns(cell: &Cell, joined: char) -> bool {
     let marks = cell.zerowidth().unwrap_or_default().iter().copied();
     let text: String = std::iter::once(cell.c).chain(marks).chain([joined]).collect();
     text.width() == 2
 }
 
-/// Whether a character is in one of the blocks that have emoji.
+/// Whether a character is in a Unicode block with emoji.
 pub(super) fn may_be_emoji(c: char) -> bool {
     matches!(c, '\u{2190}'..='\u{24ff}' | '\u{25a0}'..='\u{2bff}' | '\u{1f000}'..='\u{1faff}')
 }
@@ -123,7 +123,7 @@ mod tests {
         ] {
             assert_eq!(painted(text, false), (text.to_owned(), columns), "{text}");
         }
-        // The cursor was elsewhere in between.
+        // The cursor was moved in between.
         assert_eq!(painted("\u{26a0}\x1b[1;9H\x1b[1;3H\u{fe0f}x", false).1, 3);
     }
 

@@ -1,16 +1,15 @@
-//! The colours of the terminal that a program has changed, in whatever form it wrote them.
+//! The terminal colours that a program has changed, in any notation.
 
-/// The most bytes of a string that are looked at. A change of colours is shorter.
+/// How many bytes of a string are examined. A change of colours is shorter.
 const BYTES_MAX: usize = 128;
 
-/// The changed colours, as far as the OSC strings say that a program has printed.
+/// The changed colours, according to the OSC strings that a program has printed.
 #[derive(Default)]
 pub(super) struct ChangedColours {
     pub(super) foreground: bool,
     pub(super) background: bool,
     pub(super) cursor: bool,
-    /// Whether colours of the palette are changed. Which ones are still changed after a reset is
-    /// not counted.
+    /// Whether the palette has changed colours. It does not count which ones a reset restores.
     pub(super) palette: bool,
     /// The beginning of the current string.
     string: Vec<u8>,
@@ -54,7 +53,7 @@ impl ChangedColours {
     }
 }
 
-/// Whether a word is a colour and not a question for one.
+/// Whether a word is a colour rather than a query for one.
 fn is_colour(word: &str) -> bool {
     !matches!(word, "" | "?")
 }

@@ -1,11 +1,11 @@
-//! The observer of a screen, for events that leave no trace in the grid.
+//! The observer of a screen, for events without a trace in the grid.
 
 use super::rows::{Row, VisibleRows};
 
 /// An observer of a screen.
 ///
 /// The screen calls the methods in the order of the events, while it handles each event. So a
-/// report does not depend on how the program's bytes were cut.
+/// report does not depend on how the program's bytes were split.
 pub trait ScreenObserver {
     /// Announces that `count` rows are about to be reported to [`Self::row_scrolled_off`].
     /// `visible` are the rows that stay.
@@ -20,7 +20,7 @@ pub trait ScreenObserver {
     /// Reports that the alternate screen is about to be left.
     fn leaving_alternate(&mut self, _visible: VisibleRows<'_>) {}
 
-    /// Reports that rows which scroll off from now on do not continue the earlier rows.
+    /// Reports that rows scrolling off from now on do not continue the earlier rows.
     fn discontinuity(&mut self, _cause: Discontinuity) {}
 }
 
@@ -30,7 +30,7 @@ pub struct NoObserver;
 
 impl ScreenObserver for NoObserver {}
 
-/// A reason why the text above and the text below do not belong together.
+/// Why the text above and the text below do not belong together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Discontinuity {
     /// The whole screen was erased; the history stays.
@@ -45,12 +45,12 @@ pub enum Discontinuity {
     AlternateShown,
     /// The primary screen is shown again, as it was left.
     PrimaryShown,
-    /// The alternate screen is painted from its top again, or scrolled back, by a program that uses
-    /// no synchronized updates.
+    /// A program without synchronized updates repaints the alternate screen from its top, or
+    /// scrolls it back.
     AlternateRepainted,
     /// The primary screen's first row was erased. Programs that repaint all rows do this.
     FirstRowErased,
-    /// All rows of the primary screen were erased one by one. Programs that then show another part
-    /// of their text do this.
+    /// All rows of the primary screen were erased one by one. Programs do this before they show
+    /// another part of their text.
     AllRowsErased,
 }

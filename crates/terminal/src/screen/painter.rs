@@ -1,4 +1,4 @@
-//! The painter: it carries out the parser's operations on the grid, and reports events to the
+//! The painter, which carries out the parser's operations on the grid and reports events to the
 //! observer.
 
 use std::collections::VecDeque;
@@ -19,35 +19,34 @@ use super::observer::{Discontinuity, ScreenObserver};
 use super::rows::{Row, VisibleRows, read_row};
 use crate::bounded;
 
-/// The number of rows after which the history is emptied. Each row is reported at once, so this
-/// number has no other effect.
+/// The history is emptied at this number of rows. Each row is reported immediately, so the number
+/// has no other effect.
 const HISTORY_ROWS_KEPT: usize = 64;
 
 /// The capacity of the history in rows. One operation, such as a resize, cannot scroll off more
 /// rows.
 pub(super) const HISTORY_ROWS_MAX: usize = 4096;
 
-/// The most combining characters on one cell.
+/// The maximum number of combining characters on one cell.
 const MARKS_MAX: usize = 16;
 
-/// The most keyboard modes that a terminal keeps on its stack for a program.
+/// The maximum number of keyboard modes on a terminal's stack.
 const KEYBOARD_MODES_MAX: usize = 99;
 
-/// The private mode in which a terminal gives an emoji of several code points two columns.
+/// The private mode that makes an emoji of several code points take two columns.
 const CLUSTERS: u16 = 2027;
 
-/// The private mode in which a terminal reports its size when that changes.
+/// The private mode that makes a terminal report changes of its size.
 pub(super) const REPORT_SIZE: u16 = 2048;
 
-/// The private mode in which a terminal reports changes of its colours.
+/// The private mode that makes a terminal report changes of its colours.
 pub(super) const REPORT_COLORS: u16 = 2031;
 
-/// The private mode in which a terminal sends keys like a Windows console. Windows' pseudo consoles
-/// turn the mode on, and not all of them turn it off.
+/// The private mode that makes a terminal send keys like a Windows console. Windows' pseudo
+/// consoles turn the mode on, and not all of them turn it off.
 pub(super) const WIN32_INPUT: u16 = 9001;
 
-/// The number of bytes of answers from which on queries are not answered until the answers are
-/// taken.
+/// With this many bytes of unread answers, further queries are not answered.
 pub(super) const ANSWER_BYTES_MAX: usize = 1024;
 
 /// The parser's handler.
@@ -68,11 +67,11 @@ pub(super) struct PainterState {
     pub(super) counts_code_points: bool,
     /// The cursor's position after the last character.
     pub(super) after_input: Option<Point>,
-    /// Whether the program asked for reports of changes of colours.
+    /// Whether the program asked for reports of colour changes.
     pub(super) reports_colors: bool,
     /// Whether the program asked for reports of the size.
     pub(super) reports_size: bool,
-    /// Whether the mouse's wheel sends keys on the alternate screen, if the program has set that.
+    /// Whether the mouse wheel sends keys on the alternate screen, if the program has set that.
     pub(super) alternate_scroll: Option<bool>,
     /// Whether the program asked for keys like those of a Windows console.
     pub(super) win32_input: bool,
@@ -118,7 +117,7 @@ impl<O: ScreenObserver> Painter<'_, O> {
         }
     }
 
-    /// Empties the history, whose rows were reported, or were deleted and did not scroll off.
+    /// Empties the history. Its rows were reported, or were deleted without scrolling off.
     pub(super) fn forget_history(&mut self) {
         self.term.grid_mut().clear_history();
         self.state.reported = 0;
@@ -130,8 +129,7 @@ impl<O: ScreenObserver> Painter<'_, O> {
         }
         self.forget_history();
         self.term.swap_alt();
-        // By default the alternate grid has no history. With a history, its rows are reported as
-        // well.
+        // By default the alternate grid has no history. With one, its rows are reported, too.
         self.term.grid_mut().update_history(HISTORY_ROWS_MAX);
         self.observer.discontinuity(Discontinuity::AlternateShown);
     }
@@ -173,7 +171,7 @@ impl<O: ScreenObserver> Painter<'_, O> {
     }
 
     /// Reports that the alternate screen may be repainted, if it is shown with the cursor in the
-    /// first row, where repaints begin.
+    /// first row: repaints begin there.
     fn alternate_may_be_repainted(&mut self) {
         if self.term.mode().contains(TermMode::ALT_SCREEN)
             && self.term.grid().cursor.point.line == Line(0)
@@ -196,7 +194,7 @@ impl<O: ScreenObserver> Painter<'_, O> {
         }
     }
 
-    /// Reports a discontinuity, except within a synchronized update of the alternate screen, where
+    /// Reports a discontinuity, except within a synchronized update of the alternate screen: there,
     /// only the rows at the update's end count.
     fn discontinuity(&mut self, cause: Discontinuity) {
         if !(self.state.synchronizing && self.term.mode().contains(TermMode::ALT_SCREEN)) {
@@ -218,7 +216,7 @@ impl<O: ScreenObserver> Painter<'_, O> {
         }
     }
 
-    /// Whether `c` is a combining character for a cell that has as many as are allowed.
+    /// Whether `c` is a combining character and its cell already has the maximum number of them.
     fn exceeds_marks(&self, c: char) -> bool {
         if c.is_ascii() || c.width() != Some(0) {
             return false;
@@ -532,8 +530,8 @@ impl<O: ScreenObserver> Handler for Painter<'_, O> {
     }
 
     fn decaln(&mut self) {
-        // The operation fills the screen with E, which would take too long. The screen is cleared
-        // instead.
+        // Filling the screen with E, as the operation does, would take too long. The screen is
+        // cleared instead.
         self.clear_screen(ClearMode::All);
     }
 }

@@ -1,5 +1,4 @@
-//! Preparation of the bytes for the screen's parser: whole characters, and sequences of limited
-//! length.
+//! Prepares bytes for the screen's parser: whole characters, and sequences of limited length.
 
 use std::time::Duration;
 
@@ -8,18 +7,18 @@ use alacritty_terminal::vte::ansi::Timeout;
 use super::colours::ChangedColours;
 use crate::escape::{ESC, State, StringKind, Tokenizer};
 
-/// The most bytes of an OSC string that reach the parser. The parser stores all bytes of such a
-/// string, and the painter uses none of them.
+/// How many bytes of an OSC string reach the parser. The parser stores all bytes of such a string,
+/// and the painter uses none of them.
 const STRING_BYTES_MAX: usize = 256;
 
-/// The most digits of a control sequence's number that reach the parser. The number can be a count
-/// of repetitions, and a large one would keep the parser busy.
+/// How many digits of a control sequence's number reach the parser. The number can be a count of
+/// repetitions, and a large one would keep the parser busy.
 const NUMBER_DIGITS_MAX: usize = 3;
 
 /// A [`Timeout`] that never holds back the bytes of a synchronized update.
 ///
-/// With a timeout, the rows that are read would depend on how the bytes were cut. Instead,
-/// extraction waits for the end of the update.
+/// With a timeout, the rows would depend on how the bytes were split. Instead, extraction waits for
+/// the end of the update.
 #[derive(Default)]
 pub(super) struct Unbuffered;
 
@@ -33,7 +32,7 @@ impl Timeout for Unbuffered {
     }
 }
 
-/// A buffer for a UTF-8 character that was split over two reads.
+/// A buffer for a UTF-8 character that was split between two reads.
 ///
 /// The parser's own buffer loses bytes if a second character is split within the next four bytes.
 #[derive(Default)]
@@ -43,8 +42,8 @@ pub(super) struct CharacterBuffer {
 }
 
 impl CharacterBuffer {
-    /// Calls `parse` with the buffered bytes and `bytes`, except for an unfinished character at the
-    /// end, which is buffered.
+    /// Calls `parse` with the buffered bytes and `bytes`. Buffers an unfinished character at the
+    /// end instead.
     pub(super) fn pass(&mut self, mut bytes: &[u8], mut parse: impl FnMut(&[u8])) {
         while self.length > 0 {
             let Some((&next, rest)) = bytes.split_first() else { return };
@@ -67,7 +66,7 @@ impl CharacterBuffer {
     }
 }
 
-/// Returns the number of bytes at the end that are the beginning of an unfinished character.
+/// Returns how many bytes at the end belong to an unfinished character.
 pub(super) fn unfinished_bytes(bytes: &[u8]) -> usize {
     let begins = |length: &usize| bytes[bytes.len() - length] >= 0xc0;
     let last = (1..=bytes.len().min(3)).find(begins);
@@ -92,7 +91,7 @@ pub(super) struct SequenceLimit {
 }
 
 impl SequenceLimit {
-    /// Calls `parse` with those of `bytes` that the parser may get.
+    /// Calls `parse` with the permitted part of `bytes`.
     pub(super) fn pass(&mut self, bytes: &[u8], mut parse: impl FnMut(&[u8])) {
         let (mut start, mut at) = (0, 0);
         while at < bytes.len() {
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_shortened_but_those_of_private_modes() {
+    fn numbers_are_shortened_except_in_private_modes() {
         for (bytes, short) in [
             ("\x1b[65535b", "\x1b[655b"),
             ("\x1b[00012345;0006789H", "\x1b[000123;000678H"),
@@ -196,7 +195,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn cuts_change_nothing(
+        fn cuts_do_not_change_the_output(
             parts in prop::collection::vec("\x1b?[\\[\\]PX0-9;?m\x07\x18\\\\]{1,12}", 0..20),
             length in 1..9_usize,
         ) {

@@ -6,17 +6,17 @@ use alacritty_terminal::index::{Column, Line};
 use alacritty_terminal::term::Term;
 use alacritty_terminal::term::cell::{Cell, Flags};
 
-/// The number of columns between two tab stops.
+/// The distance between two tab stops, in columns.
 const TAB_COLUMNS: usize = 8;
 
 /// A row of a grid.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Row {
-    /// The text, without the blanks at its end unless the row wraps. Invisible text is blank.
+    /// The text, without trailing blanks unless the row wraps. Invisible text is blank.
     pub text: String,
     /// The number of columns that the text fills.
     pub width: usize,
-    /// Whether the terminal broke the line here, so that the line continues in the next row.
+    /// Whether the terminal wrapped the line here, so that it continues in the next row.
     pub wraps: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Snapshots: a screen as the bytes that paint it on another terminal.
+//! Snapshots: the bytes that paint a screen on another terminal.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use alacritty_terminal::vte::ansi::{CharsetIndex, Color, NamedColor, StandardCha
 use super::{Screen, clusters::may_be_emoji};
 use protocol::control::SNAPSHOT_BYTES_MAX;
 
-/// The sequences before a snapshot, which begin an update and turn off modes that would disturb
+/// The sequences before a snapshot. They begin an update and turn off modes that would disturb
 /// painting: margins, insertion, other character sets, and line wrap.
 const BEGIN: &str = "\x1b[?2026h\x1b[?25l\x1b[r\x1b[?6l\x1b[4l\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[?7l";
 const END: &str = "\x1b[?2026l";
@@ -30,7 +30,7 @@ const ATTRIBUTES: [(Flags, &str); 11] = [
     (Flags::STRIKEOUT, ";9"),
 ];
 
-/// The modes that a program sets and that stay set after the snapshot, with the bytes that turn
+/// The modes that a program sets and that remain set after the snapshot, with the bytes that turn
 /// each mode on and off.
 const MODES: [(TermMode, &str, &str); 11] = [
     (TermMode::LINE_WRAP, "\x1b[?7h", "\x1b[?7l"),
@@ -47,9 +47,9 @@ const MODES: [(TermMode, &str, &str); 11] = [
 ];
 
 impl Screen {
-    /// Returns the bytes that paint this screen on a terminal of any size: all that fits, and in
-    /// any case the cursor's row. If the sizes are equal, later output of the program continues
-    /// from there.
+    /// Returns the bytes that paint this screen on a terminal of any size: as much as fits, and
+    /// always the cursor's row. If the sizes are equal, later output of the program continues from
+    /// there.
     #[must_use]
     pub fn snapshot(&self, columns: usize, rows: usize) -> String {
         let (own_columns, own_rows) = self.size();
@@ -85,7 +85,7 @@ impl Screen {
 /// A snapshot that is being written.
 struct Snapshot {
     text: String,
-    /// The sequence for the attributes with which the terminal paints at this point.
+    /// The sequence for the terminal's attributes at this point.
     style: Option<String>,
 }
 
@@ -130,8 +130,8 @@ impl Snapshot {
         }
     }
 
-    /// Sets the keyboard modes of the screen that is shown, also on a terminal that has some from an
-    /// earlier snapshot.
+    /// Sets the shown screen's keyboard modes, even on a terminal that has modes from an earlier
+    /// snapshot.
     fn keyboard(&mut self, screen: &Screen) {
         let keyboard = &screen.state.keyboard;
         let modes = if screen.alternate() { &keyboard.alternate } else { &keyboard.primary };
@@ -155,7 +155,7 @@ impl Snapshot {
         self.add(&format!("\x1b[{};{}H", row + 1, column.min(columns - 1) + 1));
         if cursor.input_needs_wrap && column + 1 == screen.size().0.min(columns) {
             // The program's next character wraps. To get the same state here, the row's last
-            // character is painted once more.
+            // character is painted again.
             let is_wide = cells[Column(column)].flags.contains(Flags::WIDE_CHAR_SPACER);
             let last = if is_wide { column - 1 } else { column };
             self.add(&format!("\x1b[{};{}H", row + 1, last + 1));
@@ -192,7 +192,7 @@ impl Snapshot {
     }
 }
 
-/// Appends a colour's code. `black` is the code of black, from which the other codes are counted.
+/// Appends a colour's code. The codes of the other colours are counted from `black`.
 fn push_colour(style: &mut String, colour: Color, black: u8) {
     let written = match colour {
         Color::Indexed(index) => write!(style, ";{};5;{index}", black + 8),
@@ -200,8 +200,8 @@ fn push_colour(style: &mut String, colour: Color, black: u8) {
         Color::Named(name) => match name as usize {
             index @ 0..8 => write!(style, ";{}", usize::from(black) + index),
             index @ 8..16 => write!(style, ";{}", usize::from(black) + 60 + index - 8),
-            // The dim colours are written as plain ones. The faint attribute, which is set
-            // separately, dims them.
+            // Dim colours are written as plain ones. The faint attribute, set separately, dims
+            // them.
             index => match index.checked_sub(NamedColor::DimBlack as usize) {
                 Some(dim @ 0..8) => write!(style, ";{}", usize::from(black) + dim),
                 _ => Ok(()),
@@ -246,8 +246,8 @@ mod tests {
         (cells, grid.cursor.point, template, grid.cursor.charsets, modes, wraps)
     }
 
-    /// Checks that a snapshot of the screen that `bytes` paint looks the same on a terminal that
-    /// shows `before`.
+    /// Checks that a snapshot looks the same on a terminal that shows `before`. `bytes` paint the
+    /// screen of the snapshot.
     #[track_caller]
     fn check(before: &[u8], bytes: &[u8]) {
         let screen = painted(20, 5, bytes);
@@ -318,9 +318,8 @@ mod tests {
         assert!(screen.snapshot(600, 250).len() < SNAPSHOT_BYTES_MAX + 64 * 1024);
     }
 
-    /// Generates output of programs, and noise. Wide characters are left out, since a grid may keep
-    /// half of an overwritten one. Combining characters are left out, since their number has a
-    /// limit of its own.
+    /// Generates output of programs, and noise. Leaves out wide characters, since a grid may keep
+    /// half of an overwritten one, and combining characters, since their number is limited.
     fn pieces() -> impl Strategy<Value = Vec<u8>> {
         let numbers = prop::collection::vec(0_u16..110, 0..4);
         let ends = prop::sample::select(b"mHABCDJKLMPST@XrfGdhlbsuZ".to_vec());

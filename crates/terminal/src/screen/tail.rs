@@ -6,8 +6,8 @@
 use super::parser_input::unfinished_bytes;
 use crate::escape::{ESC, Tokenizer};
 
-/// The most bytes of an unfinished sequence that are kept. Longer sequences are images, or contents
-/// of a clipboard.
+/// How many bytes of an unfinished sequence are kept. Longer sequences are images or clipboard
+/// contents.
 const SEQUENCE_BYTES_MAX: usize = 1024;
 
 /// The end of a program's output.
@@ -46,7 +46,7 @@ impl Tail {
         }
     }
 
-    /// Returns the unfinished bytes, or `None` if there are too many of them to be sent again.
+    /// Returns the unfinished bytes, or `None` if there are too many to send again.
     #[must_use]
     pub fn unfinished(&self) -> Option<&[u8]> {
         (self.unfinished.len() <= SEQUENCE_BYTES_MAX).then_some(&self.unfinished)
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Checks the unfinished bytes at the end of `text`, wherever the text is cut into two pieces.
+    /// Checks the unfinished bytes at the end of `text`, wherever the text is cut in two.
     #[track_caller]
     fn check(text: &[u8], unfinished: &[u8]) {
         for cut in 0..=text.len() {
@@ -106,7 +106,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn cuts_change_nothing(
+        fn cuts_do_not_change_the_unfinished_bytes(
             parts in prop::collection::vec("\x1b?[\\[\\]POX0-9;?m(\\r\x07\x18\\\\é字]{1,12}", 0..20),
             length in 1..9_usize,
         ) {

@@ -1,8 +1,7 @@
-//! Tests with snapshots of real programs' screens, and the form in which a text may be typed at
-//! each of them.
+//! Tests with snapshots of real programs' screens, and the form for typing a text at each.
 //!
-//! The first line of a snapshot states the cursor and the screen's modes. Rows follow. The line
-//! below a row may state the columns that are dim or inverse.
+//! A snapshot's first line states the cursor and the screen's modes. Rows follow. The line below a
+//! row may state its dim or inverse columns.
 
 use super::super::{Book, Shown, Spot, Typed};
 use crate::{
@@ -14,7 +13,7 @@ use crate::{
 use std::{fmt::Write as _, fs, path::Path};
 use testkit::foreign_words::BODIES;
 
-/// Returns the screen that a snapshot describes.
+/// Returns the screen for a snapshot.
 fn screen(snapshot: &str) -> Screen {
     let mut lines = snapshot.lines();
     let head = lines.next().unwrap();
@@ -193,7 +192,7 @@ fn choices_of_dialogs_are_read() {
     expect_test::expect_file!["../../../data/dialogs.txt"].assert_eq(&dialogs);
 }
 
-/// A message above a dialog, with any words, hides none of it.
+/// A message above a dialog does not hide any of it, whatever its words.
 #[test]
 fn dialog_below_a_frame_gets_no_key() {
     for name in DIALOGS {
@@ -208,7 +207,7 @@ fn dialog_below_a_frame_gets_no_key() {
             let shown = recipe.read(&spot, &reader, &[], &typed);
             assert!(shown.asks && !shown.holds_own, "{name} below {body:?}: {shown:?}");
             assert_eq!(shown.form, Err(Obstacle::Dialog), "{name} below {body:?}");
-            // Some programs leave the cursor where they painted last.
+            // Some programs leave the cursor at the last painted position.
             let row = text.lines().count() - 1;
             let before = "[/relay 1a2b3c]".to_owned();
             let behind = Spot { before, after: String::new(), at: ' ', row, ..spot };
@@ -218,7 +217,7 @@ fn dialog_below_a_frame_gets_no_key() {
     }
 }
 
-/// Returns a snapshot with these rows at its beginning.
+/// Returns a snapshot with these rows added at its beginning.
 fn beginning_with(text: &str, snapshot: &str) -> String {
     let mut lines = snapshot.lines();
     let mut rows = vec![lines.next().unwrap().to_owned()];
@@ -265,7 +264,7 @@ fn shell_mode_gets_no_text() {
     check("opencode-shell-mode", "Busy");
 }
 
-/// The screens of other CLIs, and a composer with another mark, stand for those of a new version.
+/// Screens of other CLIs, and a composer with another mark, imitate a new version's screens.
 #[test]
 fn unknown_screen_gets_no_text() {
     let mut tried = 0;
@@ -288,7 +287,7 @@ fn unknown_screen_gets_no_text() {
                 true => &with_another_mark,
                 false => &snapshot,
             };
-            // An empty line behind `> ` is the empty composer of both.
+            // An empty line after `> ` is the empty composer of both.
             if command == "qwen" && name.starts_with("aider-idle") {
                 continue;
             }
