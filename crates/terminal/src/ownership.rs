@@ -1,4 +1,4 @@
-//! Ownership: the decision which of the growing transcripts is the child's own.
+//! Ownership: decides which of the growing transcripts is the child's own.
 //!
 //! Several agents may work in one directory, and each writes a transcript. The messages in a
 //! transcript are sent in the child's name only once it is certain that the child wrote them. A
@@ -22,30 +22,30 @@ use super::transcript::{Record, TranscriptId};
 use protocol::Moment;
 use turn::{Enter, Turn};
 
-/// The most candidates at a time.
+/// The maximum number of candidates at a time.
 const CANDIDATES_MAX: usize = 32;
 
-/// The longest time from an Enter, or from the child's start, to the record of the prompt that the
-/// Enter, or the start, submitted.
+/// How long after an Enter, or after the child's start, the prompt that it submitted may be
+/// recorded.
 const SUBMITTED_MS: u64 = 30_000;
 
-/// The longest time from a record to its appearance on the screen, if the child has a transcript
-/// already. A record that appears later may be from another agent's conversation, which the child
-/// has resumed and shows now.
+/// How long after its record a text may appear on the screen, if the child already has a
+/// transcript. A later appearance may come from another agent's conversation, which the child has
+/// resumed and shows now.
 const SHOWN_MS: u64 = 5000;
 
-/// The longest time from an answer's appearance on the screen to its record, if the transcript has
-/// the prompt already.
+/// How long after an answer's appearance on the screen it may be recorded, if the transcript
+/// already has the prompt.
 const ANSWER_RECORDED_MS: u64 = 1500;
 
-/// The longest time from an answer's appearance on the screen to the first record of its
-/// transcript, if other agents of the same kind are at work in the directory.
+/// How long after an answer's appearance on the screen its transcript may get its first record, if
+/// other agents of the same kind are at work in the directory.
 const TRANSCRIPT_BEGUN_MS: u64 = 5000;
 
-/// The shortest time between two comparisons of the answers with the screen.
+/// The minimum time between two comparisons of the answers with the screen.
 const COMPARED_MS: u64 = 50;
 
-/// The state from which the child's transcripts are determined among the candidates.
+/// The state that determines which candidates are the child's transcripts.
 #[derive(Default)]
 pub(super) struct Ownership {
     candidates: Vec<Candidate>,
@@ -54,8 +54,8 @@ pub(super) struct Ownership {
     /// The person's last Enter. Before the first Enter, the child's start counts as an Enter, since
     /// a child may be started with a prompt.
     last_enter: Option<Enter>,
-    /// The moment up to which all transcripts were read to their ends, and whether no other agent of
-    /// the same kind was at work in the child's directory.
+    /// When all transcripts were last read to their ends, and whether no other agent of the same
+    /// kind was at work in the child's directory.
     last_search: Option<(Moment, bool)>,
     /// The last comparison of all turns with the screen. Without one, the next is due at once.
     compared: Option<Comparison>,
@@ -67,7 +67,7 @@ struct Candidate {
     is_own: bool,
     /// Whether the agent is still at work on the last prompt, according to the transcript.
     is_at_work: bool,
-    /// The last prompt, and what followed it.
+    /// The last prompt and its answers.
     turn: Option<Turn>,
 }
 
@@ -81,7 +81,7 @@ struct Comparison {
 /// Whether a candidate is the child's transcript, or why that is not proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Assessment {
-    /// The prompt cannot have been submitted by an Enter that was typed here.
+    /// No Enter typed here can have submitted the prompt.
     SubmittedElsewhere,
     /// The prompt or the last answer is not on the screen.
     NotOnScreen,
@@ -94,7 +94,7 @@ enum Assessment {
 }
 
 impl Ownership {
-    /// Notes the child's start, unless that was noted before.
+    /// Notes the child's start. Later calls have no effect.
     pub(super) fn start(&mut self, now: Moment) {
         self.last_enter.get_or_insert_with(|| Enter { at: now, screen: String::new() });
     }
@@ -104,8 +104,7 @@ impl Ownership {
         self.last_enter = Some(Enter { at: now, screen });
     }
 
-    /// Makes a transcript a candidate. Returns the candidate that was removed to make room, if
-    /// there was one.
+    /// Makes a transcript a candidate. Returns the candidate that had to be removed, if any.
     pub(super) fn admit(&mut self, id: TranscriptId) -> Option<TranscriptId> {
         if self.find(id).is_some() {
             return None;
@@ -120,7 +119,7 @@ impl Ownership {
         removed
     }
 
-    /// Ends the last turn of a candidate, which gets another prompt or is removed. Returns whether
+    /// Ends the last turn of a candidate that gets another prompt or is removed. Returns whether
     /// that turn may have been the child's.
     pub(super) fn end_turn(&mut self, id: TranscriptId) -> bool {
         let index = self.candidates.iter().position(|candidate| candidate.id == id);
@@ -166,7 +165,7 @@ impl Ownership {
         let is_first = !self.others(id).any(|other| other.is_own);
         let index = self.candidates.iter().position(|candidate| candidate.id == id);
         if let Some(index) = index {
-            // The child may return to a conversation that it has left.
+            // The child may return to an earlier conversation.
             let candidate = self.candidates.remove(index);
             self.candidates.push(Candidate { is_own: true, ..candidate });
         }
@@ -198,13 +197,12 @@ impl Ownership {
         true
     }
 
-    /// Notes a search: all candidates have been read up to their ends at the moment `at`.
+    /// Notes a search: all candidates have been read to their ends as of the time `at`.
     pub(super) fn searched(&mut self, at: Moment, is_alone: bool) {
         self.last_search = Some((at, is_alone));
     }
 
-    /// Returns a candidate that the evidence now proves to be the child's transcript, if there is
-    /// one.
+    /// Returns a candidate that the evidence now proves to be the child's transcript, if any.
     pub(super) fn proven(&self, now: Moment) -> Option<TranscriptId> {
         if self.is_named_by_system {
             return None;
@@ -214,7 +212,7 @@ impl Ownership {
         proven.map(|candidate| candidate.id)
     }
 
-    /// Judges by a candidate's last turn whether the candidate must be the child's transcript.
+    /// Judges by a candidate's last turn whether it must be the child's transcript.
     fn judge(&self, now: Moment, candidate: &Candidate) -> Assessment {
         let submitted = candidate.turn.as_ref().filter(|turn| turn.enter.is_some());
         let Some(turn) = submitted else { return Assessment::SubmittedElsewhere };
@@ -229,8 +227,8 @@ impl Ownership {
         Assessment::Own
     }
 
-    /// Returns the moment by which an answer that appeared at `shown_at` would be recorded in the
-    /// child's transcript, if `id` is not the child's transcript.
+    /// Returns when an answer that appeared at `shown_at` would be recorded in the child's
+    /// transcript at the latest, if `id` is not the child's.
     fn recorded_by(&self, id: TranscriptId, shown_at: Moment) -> Moment {
         let is_alone = self.last_search.is_some_and(|(_, is_alone)| is_alone);
         let has_prompted = self.others(id).any(|other| other.turn.is_some());
@@ -241,8 +239,8 @@ impl Ownership {
         })
     }
 
-    /// Returns the next moment at which a comparison of the turns with the screen may prove that a
-    /// candidate is the child's transcript.
+    /// Returns the next time that a comparison of the turns with the screen may prove a candidate
+    /// to be the child's transcript.
     pub(super) fn deadline(&self) -> Option<Moment> {
         let compared = self.compared.as_ref().filter(|_| !self.is_named_by_system);
         let &Comparison { at: compared_at, has_changed } = compared?;
@@ -254,8 +252,7 @@ impl Ownership {
         due.min().map(|at| at.max(compared_at.plus(COMPARED_MS)))
     }
 
-    /// Returns the turns that may have begun with an Enter typed here, of candidates that do not
-    /// count as the child's yet.
+    /// Returns the turns of unproven candidates that may have begun with an Enter typed here.
     fn suspects(&self) -> impl Iterator<Item = (TranscriptId, &Turn)> {
         let others = self.candidates.iter().filter(|candidate| !candidate.is_own);
         let turns = others.filter_map(|other| Some((other.id, other.turn.as_ref()?)));
@@ -280,13 +277,13 @@ impl Ownership {
         self.candidates.iter().any(|candidate| candidate.is_own)
     }
 
-    /// Returns the child's own transcript that last became its own.
+    /// Returns the transcript that most recently became the child's.
     pub(super) fn newest_own(&self) -> Option<TranscriptId> {
         let mut newest = self.candidates.iter().rev();
         newest.find(|candidate| candidate.is_own).map(|candidate| candidate.id)
     }
 
-    /// Whether this candidate has had a prompt.
+    /// Whether this candidate has got a prompt.
     pub(super) fn has_turn(&self, id: TranscriptId) -> bool {
         self.find(id).is_some_and(|candidate| candidate.turn.is_some())
     }
@@ -297,8 +294,8 @@ impl Ownership {
         self.suspects().any(|(_, turn)| turn.on_screen_since().is_some())
     }
 
-    /// Whether the child is at work according to its transcript. If it has no transcript yet,
-    /// whether a candidate is at work on a prompt that is on the screen.
+    /// Whether the child is at work according to its transcript. Without a transcript, whether a
+    /// candidate is at work on a prompt that is on the screen.
     pub(super) fn is_at_work(&self) -> bool {
         let has_own = self.has_own();
         let mut candidates = self.candidates.iter().filter(|candidate| candidate.is_at_work);
@@ -310,14 +307,14 @@ impl Ownership {
 }
 
 impl Candidate {
-    /// Whether this candidate is a rival of another candidate's `turn`: the Enter that counts as
-    /// evidence for `turn` may belong to this candidate instead.
+    /// Whether this candidate is a rival of another candidate's `turn`: the Enter that is evidence
+    /// for `turn` may belong to this candidate instead.
     fn is_rival_of(&self, turn: &Turn) -> bool {
         let (Some(mine), Some(enter)) = (&self.turn, &turn.enter) else { return false };
         let has_same_prompt = mine.prompt == turn.prompt;
         let may_follow_enter = self.is_at_work || mine.prompted_at >= enter.at;
         // The Enter submitted this candidate's prompt. The other prompt may be on the screen
-        // because the agent gave it to another agent, which it started as a tool.
+        // because the agent passed it to another agent that it started as a tool.
         let explains_enter = self.is_own
             || (mine.is_prompt_on_screen
                 && !has_same_prompt

@@ -1,6 +1,6 @@
 //! The source of the agent's messages: its screen, or the transcript that its CLI writes.
 //!
-//! A transcript contains the agent's words unchanged, and a screen only the CLI's rendering of
+//! A transcript contains the agent's words unchanged; a screen has only the CLI's rendering of
 //! them. So a transcript, if there is one, is the only source. Records of transcripts that may be
 //! the child's are deferred until [`Ownership`] shows which transcript is the child's.
 
@@ -17,10 +17,10 @@ use deferred::Deferred;
 use protocol::Moment;
 use std::collections::BTreeMap;
 
-/// The longest time from a message's appearance on the screen to its record.
+/// How long after a message's appearance on the screen it may be recorded.
 const RECORDED_MS: u64 = 15_000;
 
-/// The place where the agent's messages are read.
+/// Where the agent's messages are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadFrom {
     /// On its screen.
@@ -48,14 +48,13 @@ pub(super) struct Source {
 struct Transcripts {
     ownership: Ownership,
     deferred: BTreeMap<TranscriptId, Deferred>,
-    /// The time of the last reply in the child's transcript.
+    /// When the child's transcript got its last reply.
     replied_at: Option<Moment>,
-    /// The time since which the screen has shown a message that may be missing in the transcripts.
+    /// Since when the screen has shown a message that may be missing in the transcripts.
     shown_since: Option<Moment>,
-    /// Whether the agent has been told of a missing message, which happens only once for a
-    /// transcript.
+    /// Whether the agent was notified of a missing message. This happens once per transcript.
     is_reported: bool,
-    /// The time from which on there must be a transcript.
+    /// When a transcript began to be expected.
     expected_since: Option<Moment>,
 }
 
@@ -78,8 +77,7 @@ impl Source {
         self.reads_screen
     }
 
-    /// Returns the place where messages are read. If the child has several transcripts, that is the
-    /// newest.
+    /// Returns where messages are read. If the child has several transcripts, returns the newest.
     pub(super) fn read_from(&self) -> ReadFrom {
         match &self.transcripts {
             Some(transcripts) if !self.reads_screen => {
@@ -125,8 +123,7 @@ impl Source {
         }
     }
 
-    /// Returns the time at which to compare the transcripts with the screen, or to report a missing
-    /// record.
+    /// Returns when to compare the transcripts with the screen, or to report a missing record.
     pub(super) fn deadline(&self) -> Option<Moment> {
         let transcripts = self.transcripts.as_ref()?;
         [transcripts.ownership.deadline(), transcripts.missing_at()].into_iter().flatten().min()
@@ -157,7 +154,7 @@ impl Source {
         if was_typed_here && !transcripts.ownership.is_named_by_system {
             return transcripts.own(id);
         }
-        // Even if the screen has not changed, the record may decide whose transcript it is.
+        // Even if the screen has not changed, the record may decide the transcript's owner.
         transcripts.ownership.compare_at_once();
         self.compare(now, screen)
     }
@@ -172,8 +169,8 @@ impl Source {
         }
     }
 
-    /// Notes that all transcripts have been read up to their ends at the moment `at`. If a
-    /// transcript turns out to be the child's, returns its deferred records.
+    /// Notes that all transcripts have been read to their ends as of the time `at`. If a transcript
+    /// turns out to be the child's, returns its deferred records.
     pub(super) fn searched(&mut self, now: Moment, at: Moment, is_alone: bool) -> Vec<Record> {
         let Some(transcripts) = &mut self.transcripts else { return Vec::new() };
         transcripts.ownership.searched(at, is_alone);
@@ -231,8 +228,8 @@ impl Transcripts {
         proven.map(|id| self.own(id)).unwrap_or_default()
     }
 
-    /// Makes a transcript the child's. Returns its deferred records. If the child had a transcript
-    /// before, the records of another agent's turns are left out, since the child may have resumed
+    /// Makes a transcript the child's. Returns its deferred records. If the child already had a
+    /// transcript, leaves out records of another agent's turns, since the child may have resumed
     /// that agent's conversation.
     fn own(&mut self, id: TranscriptId) -> Vec<Record> {
         self.is_reported = false;
@@ -242,7 +239,7 @@ impl Transcripts {
         if is_first { deferred.all() } else { deferred.own() }
     }
 
-    /// Returns the time at which a message on the screen counts as missing.
+    /// Returns when a message on the screen begins to count as missing.
     fn missing_at(&self) -> Option<Moment> {
         self.shown_since.filter(|_| !self.is_reported).map(|since| since.plus(RECORDED_MS))
     }
@@ -258,7 +255,7 @@ impl Transcripts {
         self.is_reported
     }
 
-    /// Returns the notice for an agent whose messages cannot be read.
+    /// Returns the notice for an agent if its messages cannot be read.
     fn complaint(&self, program: &str) -> String {
         if self.ownership.is_in_doubt() {
             return "Your messages to others are not sent yet: another agent in this directory got \

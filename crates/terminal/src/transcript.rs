@@ -1,4 +1,4 @@
-//! Transcripts: the files in which agent CLIs write down their conversations.
+//! Transcripts: the files that agent CLIs write their conversations to.
 //!
 //! Such a file has a JSON object on each line and grows while its agent works. A [`Format`] says
 //! how one CLI writes its transcripts and where they are. A [`Reader`] turns the bytes of one file
@@ -23,14 +23,14 @@ use std::borrow::Cow;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TranscriptId(pub u32);
 
-/// A part of a conversation that matters to the relay.
+/// A part of a conversation that is relevant to the relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A text that the agent was given, unchanged.
     Prompt(String),
     /// A text that the agent wrote.
     Reply(String),
-    /// The beginning of the agent's work, on a prompt that follows, or of its own accord.
+    /// The beginning of the agent's work, on a prompt that follows or without one.
     TurnBegan,
     /// The end of the agent's work on a prompt.
     TurnOver,
@@ -60,7 +60,7 @@ impl Record {
 pub struct ContextUse {
     /// The tokens of the last request and its answer.
     pub tokens: u64,
-    /// The most tokens that the model takes, if the transcript states it.
+    /// The maximum number of tokens in the model's context, if the transcript states it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
 }
@@ -73,8 +73,8 @@ pub(crate) struct Row<'a> {
     pub(crate) records: Vec<Record>,
 }
 
-/// Returns the texts of a message's content, which is a string, or a list of parts of which some
-/// have a text.
+/// Returns the texts of a message's content. The content is a string, or a list with texts in some
+/// of its parts.
 pub(crate) fn texts(content: &RawValue) -> Vec<String> {
     #[derive(Deserialize)]
     struct Part {

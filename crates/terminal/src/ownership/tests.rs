@@ -1,12 +1,12 @@
-//! Tests of single assessments. The scripts in `source/tests.rs` test the messages that are sent as
-//! a result.
+//! Tests of single assessments. The scripts in `source/tests.rs` test which messages are sent as a
+//! result.
 
 use super::*;
 
 const FIRST: TranscriptId = TranscriptId(1);
 const SECOND: TranscriptId = TranscriptId(2);
 
-/// The time of the Enter, of the records and of the answer on the screen.
+/// The time of the Enter, the records and the answer on the screen.
 const NOW: Moment = Moment(100_000);
 
 /// Returns an ownership after an Enter typed here, with a prompt and an answer in each candidate.
@@ -81,7 +81,7 @@ fn verdict_waits_for_a_search_and_for_records_of_others() {
 }
 
 #[test]
-fn candidate_with_the_same_prompt_is_a_rival_unless_it_answers_otherwise() {
+fn candidate_with_the_same_prompt_is_a_rival_unless_its_answer_differs() {
     for (reply, expected) in [("It's me", Assessment::HasRival), ("Not you", Assessment::Own)] {
         let mut ownership =
             scene(&[(FIRST, "who are you", "It's me"), (SECOND, "who are you", reply)]);
@@ -92,7 +92,7 @@ fn candidate_with_the_same_prompt_is_a_rival_unless_it_answers_otherwise() {
 }
 
 #[test]
-fn rival_stays_one_when_its_turn_ends() {
+fn rival_stays_a_rival_after_its_turn_ends() {
     let same = |id| (id, "who are you", "It's me");
     let mut ownership = scene(&[same(FIRST), same(SECOND)]);
     compare(&mut ownership, "whoareyouItsme");

@@ -1,29 +1,28 @@
-//! A turn in a transcript, which is a prompt and its answers, and the parts of it that the screen
-//! has shown.
+//! A turn in a transcript: a prompt and its answers, and the parts that the screen has shown.
 //!
 //! Texts are compared by their letters and digits only, because a screen wraps lines, draws frames
-//! around them and leaves out the marks of Markdown.
+//! around them and leaves out Markdown marks.
 
 use crate::screen::Screen;
 use protocol::Moment;
 
-/// The most letters of a prompt, or of a line of an answer, that are searched for on the screen.
+/// How many letters of a prompt, or of a line of an answer, are searched for on the screen.
 const LETTERS_MAX: usize = 30;
 
-/// The number of letters below which a text is too short to be recognised.
+/// A text with fewer letters is too short to be recognised.
 const LETTERS_MIN: usize = 4;
 
-/// The number of lines at an answer's end that are searched for on the screen.
+/// How many of an answer's last lines are searched for on the screen.
 const LINES_MAX: usize = 3;
 
-/// The number of bytes of one turn's answers after which no more are kept.
+/// The maximum size of one turn's stored answers, in bytes.
 const ANSWERS_BYTES_MAX: usize = 64 << 10;
 
 /// An Enter that the person typed.
 #[derive(Clone)]
 pub(super) struct Enter {
     pub(super) at: Moment,
-    /// The letters and digits that were on the screen then.
+    /// The letters and digits on the screen at that time.
     pub(super) screen: String,
 }
 
@@ -31,9 +30,9 @@ pub(super) struct Enter {
 pub(super) struct Turn {
     /// The first letters of the prompt.
     pub(super) prompt: String,
-    /// The time at which the prompt was recorded.
+    /// When the prompt was recorded.
     pub(super) prompted_at: Moment,
-    /// The time at which the last answer was recorded, or the prompt if there is no answer.
+    /// When the last answer was recorded, or the prompt if there is no answer.
     pub(super) answered_at: Moment,
     /// The Enter that may have submitted the prompt here.
     pub(super) enter: Option<Enter>,
@@ -42,10 +41,10 @@ pub(super) struct Turn {
     /// Whether another candidate was a rival of this turn and has another prompt now. If so, the
     /// evidence can no longer decide.
     pub(super) had_rival: bool,
-    /// The letters of the last lines of the last answer; empty if there is no answer, or none that
-    /// could be recognised on the screen.
+    /// The letters of the last answer's last lines. Empty if there is no answer that can be
+    /// recognised on the screen.
     last_answer: Vec<String>,
-    /// The time since which the last answer has been on the screen, after the Enter.
+    /// Since when the last answer has been on the screen, after the Enter.
     answer_shown_at: Option<Moment>,
     /// The letters and digits of all answers.
     answers: String,
@@ -67,8 +66,8 @@ impl Turn {
         }
     }
 
-    /// Adds an answer that was recorded now. An answer without a line that could be recognised on
-    /// the screen is ignored.
+    /// Adds an answer that was recorded now. Ignores an answer if none of its lines can be
+    /// recognised on the screen.
     pub(super) fn answer(&mut self, text: &str, now: Moment) {
         let lines: Vec<_> = last_lines(text).collect();
         if lines.is_empty() {
@@ -100,21 +99,20 @@ impl Turn {
         !self.last_answer.is_empty()
     }
 
-    /// Returns the moment since which the last answer has been on the screen, if the prompt has
-    /// been on the screen, too.
+    /// Returns since when the last answer has been on the screen, if the prompt was on the screen,
+    /// too.
     pub(super) fn on_screen_since(&self) -> Option<Moment> {
         self.answer_shown_at.filter(|_| self.is_prompt_on_screen)
     }
 
-    /// Whether the prompt has been on the screen and may have been submitted by an Enter typed
-    /// here.
+    /// Whether the prompt was on the screen, and an Enter typed here may have submitted it.
     pub(super) fn was_submitted_here(&self) -> bool {
         self.is_prompt_on_screen && self.enter.is_some()
     }
 
-    /// Whether the turn, which is over, may have been the child's. For this, an Enter here may have
-    /// submitted the prompt. In addition, the screen must have shown the prompt or the last answer,
-    /// or the prompt must be too short to be recognised.
+    /// Whether this finished turn may have been the child's: an Enter here may have submitted the
+    /// prompt, and either the screen has shown the prompt or the last answer, or the prompt is too
+    /// short to be recognised.
     pub(super) fn may_be_of_child(&self) -> bool {
         let is_shown = self.is_prompt_on_screen || self.answer_shown_at.is_some();
         self.enter.is_some() && (is_shown || is_too_short(&self.prompt))
@@ -129,7 +127,7 @@ impl Turn {
     }
 }
 
-/// Returns the letters and digits on a screen, of all rows in one string.
+/// Returns the letters and digits on a screen as one string.
 pub(crate) fn letters_on(screen: &Screen) -> String {
     let rows = (0..screen.size().1).map(|index| screen.row(index).text);
     rows.map(|row| letters(&row).collect::<String>()).collect()
@@ -140,7 +138,7 @@ fn letters(text: &str) -> impl Iterator<Item = char> {
     text.chars().filter(|character| character.is_alphanumeric())
 }
 
-/// Returns the first letters of each of the last lines of a text, without lines that are too short.
+/// Returns the first letters of each of a text's last lines, without lines that are too short.
 fn last_lines(text: &str) -> impl Iterator<Item = String> {
     let lines = text.lines().rev().map(|line| letters(line).take(LETTERS_MAX).collect::<String>());
     lines.filter(|line| !is_too_short(line)).take(LINES_MAX)

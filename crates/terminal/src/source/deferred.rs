@@ -1,20 +1,21 @@
-//! The deferred records of one transcript, which wait until it is known whether the transcript is
+//! The deferred records of one transcript. They wait until it is known whether the transcript is
 //! the child's.
 
 use crate::transcript::Record;
 use std::collections::VecDeque;
 
-/// The most deferred records. Beyond this number, the oldest records are dropped.
+/// The maximum number of deferred records. Beyond this number, the oldest records are dropped.
 const RECORDS_MAX: usize = 256;
 
-/// The most bytes of texts in deferred records. Beyond this number, the oldest records are dropped.
+/// The maximum size of the texts in deferred records, in bytes. Beyond this number, the oldest
+/// records are dropped.
 const BYTES_MAX: usize = 4 << 20;
 
 /// The deferred records of one transcript.
 #[derive(Default)]
 pub(super) struct Deferred {
     /// The records. The second part says whether the record's turn may be the child's even if
-    /// another agent led the conversation before.
+    /// another agent previously used the conversation.
     records: VecDeque<(Record, bool)>,
     bytes: usize,
 }
@@ -44,7 +45,7 @@ impl Deferred {
         self.records.into_iter().map(|(record, _)| record).collect()
     }
 
-    /// Returns the deferred records, without the records of turns that are another agent's.
+    /// Returns the deferred records, without those of another agent's turns.
     pub(super) fn own(self) -> Vec<Record> {
         let own = self.records.into_iter().filter(|(_, may_be_own)| *may_be_own);
         own.map(|(record, _)| record).collect()

@@ -1,4 +1,4 @@
-//! Tests by scripts of transcripts and a screen, which show the messages that are sent.
+//! Scripted tests of transcripts and a screen. They show which messages are sent.
 
 use crate::tests::script::check;
 use expect_test::expect;
@@ -22,7 +22,7 @@ fn transcript_is_the_only_source() {
 }
 
 #[test]
-fn arrow_after_other_text_is_told_once() {
+fn arrow_after_other_text_is_reported_once() {
     check(expect![[r#"
         run agent with a transcript
         0 prints >\s
@@ -37,7 +37,7 @@ fn arrow_after_other_text_is_told_once() {
 }
 
 #[test]
-fn reply_that_repeats_what_was_received_is_sent() {
+fn reply_that_repeats_a_received_message_is_sent() {
     check(expect![[r#"
         run agent with a transcript
         0 prints \e[?2004h>\s

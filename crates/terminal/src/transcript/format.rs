@@ -7,24 +7,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A format of transcripts, and the places where its CLI keeps them.
+/// A format of transcripts, and where its CLI stores them.
 pub struct Format {
-    /// The name by which recipes refer to the format.
+    /// The format's name in recipes.
     pub name: &'static str,
-    /// The folder in which the CLI keeps its files.
+    /// The folder for the CLI's files.
     pub home: Home,
     /// The folders below the home that contain transcripts. `/` separates folders, and `*` is any
     /// one folder.
     pub folders: &'static str,
-    /// Returns the path of a conversation's transcript below the home, by the conversation's id.
-    /// For CLIs whose hooks do not all state the path.
+    /// Returns the path of a conversation's transcript below the home, given the conversation's id.
+    /// For CLIs with hooks that do not all state the path.
     pub path_of_session: Option<fn(&str) -> String>,
-    /// The way in which the transcripts of one process are found among the CLI's transcripts.
+    /// How to find one process's transcripts among all of the CLI's.
     pub location: Location,
-    /// Reads a line, which is a JSON object. Returns `None` for a line that is not of the agent's
+    /// Reads a line: a JSON object. Returns `None` for a line that does not belong to the agent's
     /// conversation.
     pub(crate) row: fn(&str) -> Option<Row<'_>>,
-    /// Reads a line that tells how much of the model's context the agent's conversation takes.
+    /// Reads how much of the model's context the agent's conversation takes, if a line states it.
     pub(crate) context: Option<fn(&str) -> Option<ContextUse>>,
     /// The lines of an example: a prompt and its reply, with TEXT for the text of both.
     #[cfg(any(test, feature = "testing"))]
@@ -32,8 +32,8 @@ pub struct Format {
 }
 
 impl Format {
-    /// Returns how much of the model's context the agent's conversation takes, as the last of these
-    /// lines of its transcript that tells so. The first line may be a part of one.
+    /// Returns how much of the model's context the agent's conversation takes. The last line that
+    /// states it counts. The first line may be incomplete.
     #[must_use]
     pub fn context_in(&self, lines: &str) -> Option<ContextUse> {
         lines.lines().rev().find_map(self.context?)
@@ -42,7 +42,7 @@ impl Format {
 
 #[cfg(any(test, feature = "testing"))]
 impl Format {
-    /// Returns the lines of a turn in which both the prompt and the reply are this text.
+    /// Returns the lines of a turn with this text as both prompt and reply.
     pub(crate) fn turn_of(&self, text: &str) -> String {
         self.turn.replace("\"TEXT\"", &serde_json::Value::from(text).to_string())
     }
@@ -62,39 +62,39 @@ impl PartialEq for Format {
 
 impl Eq for Format {}
 
-/// The folder in which a CLI keeps its files.
+/// A CLI's folder for its files.
 pub struct Home {
     /// The folder's name in the user's home directory.
     pub folder: &'static str,
-    /// The environment variable that names another place for the folder.
+    /// The environment variable that overrides the folder's location.
     pub variable: &'static str,
-    /// Whether the variable names the folder's parent, and not the folder itself.
+    /// Whether the variable names the folder's parent rather than the folder itself.
     pub variable_names_parent: bool,
 }
 
-/// The way in which the transcripts of one process are found.
+/// How to find one process's transcripts.
 pub enum Location {
-    /// By a file that the CLI writes for each of its processes, which names the process's session.
-    /// The transcripts themselves do not tell the process.
+    /// By a file that the CLI writes for each of its processes and that names the process's
+    /// session. The transcripts themselves do not identify the process.
     ByProcess,
-    /// By first lines: all growing transcripts are read, and the first line of each tells which
-    /// agent leads the conversation.
+    /// By first lines: all growing transcripts are read, and the first line of each identifies the
+    /// agent that leads the conversation.
     ByFirstLine {
-        /// Reads the first line of a transcript, for an agent that is at work in this directory.
+        /// Reads the first line of a transcript, for an agent that works in this directory.
         leader: fn(&str, &Path) -> Leader,
         /// Whether a process keeps its transcript open. If so, and if the system lists open files,
         /// the process's transcripts are found among its open files.
         is_kept_open: bool,
-        /// The CLI's list of projects, by which a transcript without a first line is recognised.
+        /// The CLI's list of projects. It identifies a transcript without a first line.
         project_list: Option<ProjectList>,
     },
 }
 
-/// The session that a process leads, as Claude Code writes it into a file of each process.
+/// The session that a process leads. Claude Code writes it to a file for each process.
 pub struct ProcessSession {
     /// The file name of the session's transcript.
     pub file_name: String,
-    /// The time at which the process started, in milliseconds since 1970.
+    /// When the process started, in milliseconds since 1970.
     pub started_ms: u64,
 }
 
@@ -105,8 +105,8 @@ impl ProcessSession {
         format!("sessions/{pid}.json")
     }
 
-    /// Reads the file, which has the id of the session, which is also the transcript's name, and
-    /// the start of the process.
+    /// Reads the file. It has the session's id, which is also the transcript's name, and the time
+    /// when the process started.
     #[must_use]
     pub fn read(file: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
@@ -123,23 +123,22 @@ impl ProcessSession {
     }
 }
 
-/// The leader of the conversation in a transcript, by its first line.
+/// The leader of the conversation in a transcript, according to its first line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leader {
-    /// A subagent, which was started by an agent. A subagent's replies are not the agent's.
+    /// A subagent that an agent has started. Its replies are not the agent's.
     Subagent,
-    /// An agent at work in the directory in question.
+    /// An agent in the expected directory.
     Here,
-    /// An agent at work elsewhere.
+    /// An agent in another directory.
     Elsewhere,
-    /// An agent at work in this directory. The directory may be the one in question by another
-    /// path.
+    /// An agent in this directory. It may be the expected directory under another path.
     In(PathBuf),
     /// Unknown, because the file has lost its first line. The project list tells the directory.
     Unknown,
 }
 
-/// The file in which a CLI lists the folders of its projects.
+/// The file that lists the folders of a CLI's projects.
 pub struct ProjectList {
     /// The file's path below the home.
     pub path: &'static str,

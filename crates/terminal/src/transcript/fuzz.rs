@@ -1,5 +1,5 @@
-//! Fuzzing of a CLI's transcript. Arbitrary text must give the same records however it is cut into
-//! pieces, must give no record twice, and must not affect the records after it.
+//! Fuzzing of a CLI's transcript. Arbitrary text must give the same records however it is split,
+//! must not give a record twice, and must not affect later records.
 
 use super::{Format, Reader, Record};
 use crate::agents;
@@ -16,7 +16,7 @@ pub fn run(bytes: &[u8]) {
     at_once.feed(file, &mut records);
     assert_eq!(in_pieces(format, file, cuts), records, "in pieces");
     let read: usize = records.iter().map(|record| record.text().len()).sum();
-    // A byte that is not UTF-8 is read as U+FFFD, of three bytes.
+    // A byte that is not UTF-8 becomes U+FFFD, which has three bytes.
     assert!(read <= 3 * file.len(), "{read} bytes of {}", file.len());
     let known = records.len();
     at_once.restart();

@@ -1,4 +1,4 @@
-//! A memory of what was read in a transcript, so that nothing is read twice.
+//! A memory of the parts read from a transcript, so that none is read twice.
 
 use super::{Record, Row};
 use std::{
@@ -7,14 +7,14 @@ use std::{
     mem,
 };
 
-/// The most parts in one generation. There are two generations, so a part is remembered until at
-/// least this many others were read.
+/// The maximum number of parts in one generation. There are two generations, so a part is
+/// remembered until at least this many others were read.
 pub(super) const PARTS_MAX: usize = 1 << 15;
 
-/// The parts of rows that were read, each remembered by a hash of what identifies it.
+/// The parts of rows that were read, each remembered by a hash of its identity.
 ///
 /// A CLI may append a row again, with other members or a longer text. So a part is identified by
-/// its row's id and its place in the row or, without an id, by timestamp, place and text.
+/// its row's id and its position in the row or, without an id, by timestamp, position and text.
 #[derive(Debug, Default)]
 pub(super) struct KnownParts {
     hasher: RandomState,
@@ -27,13 +27,13 @@ pub(super) struct KnownParts {
 /// Parts that are forgotten together.
 #[derive(Debug, Default)]
 struct Generation {
-    /// By the hash of what identifies a part, the length and the hash of its text.
+    /// The length and the hash of each part's text, by the hash of the part's identity.
     parts: HashMap<u64, (usize, u64)>,
     newest: String,
 }
 
 impl KnownParts {
-    /// Remembers the parts of a row. Returns what is new in them.
+    /// Remembers the parts of a row. Returns the new ones.
     pub(super) fn take_new(&mut self, row: Row<'_>, timestamp: &str) -> Vec<Record> {
         if timestamp <= &*self.forgotten {
             return Vec::new();
@@ -43,7 +43,7 @@ impl KnownParts {
         records.filter_map(|(place, record)| self.new_in(id, place, record, timestamp)).collect()
     }
 
-    /// Forgets the limit below which rows count as read, since other rows count now.
+    /// Forgets the limit for old rows, since other rows count as old now.
     pub(super) fn forget_timestamps(&mut self) {
         self.forgotten.clear();
         self.new.newest.clear();

@@ -1,16 +1,16 @@
-//! A reader of one transcript, which takes bytes as they are appended and returns the records of
-//! whole lines.
+//! A reader of one transcript. It takes bytes as they are appended and returns the records of whole
+//! lines.
 
 use super::{Format, Record, Row, known::KnownParts};
 use crate::foreign_json::repaired;
 use serde::Deserialize;
 use std::{borrow::Cow, mem};
 
-/// The longest line that is read, in bytes. Longer lines are skipped: no message is that long, but
-/// the output of a tool may be.
+/// The maximum length of a line that is read, in bytes. Longer lines are skipped: no message is
+/// that long, but a tool's output may be.
 pub(super) const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// The longest valid timestamp, in bytes.
+/// The maximum length of a valid timestamp, in bytes.
 const TIMESTAMP_BYTES_MAX: usize = 64;
 
 /// A reader of one transcript from its beginning.
@@ -20,17 +20,17 @@ const TIMESTAMP_BYTES_MAX: usize = 64;
 #[derive(Debug)]
 pub struct Reader {
     row: fn(&str) -> Option<Row<'_>>,
-    /// The time before which lines are skipped: a UTC timestamp as all formats write it, for
+    /// Lines before this time are skipped. It is a UTC timestamp as written in all formats, for
     /// example `2026-11-20T12:00:00.000Z`. Such timestamps can be compared as texts.
     since: String,
-    /// The beginning of a line whose end has not been read yet.
+    /// The beginning of a line without its end yet.
     line: Vec<u8>,
     /// The number of bytes read of that line.
     unfinished: u64,
     is_overlong: bool,
     known: KnownParts,
-    /// Whether a turn has begun and had no prompt so far. Only Codex records a turn's beginning. Its
-    /// reply without a prompt is a summary, which is skipped, since it may quote sent messages.
+    /// Whether a turn has begun and had no prompt so far. Only Codex records a turn's beginning.
+    /// Its reply without a prompt is a summary and is skipped, since it may quote sent messages.
     is_unprompted: bool,
 }
 
@@ -49,20 +49,20 @@ impl Reader {
         }
     }
 
-    /// Changes the timestamp before which lines are skipped, because the system's clock was set.
+    /// Changes the `since` timestamp, because the system's clock was set.
     pub fn set_since(&mut self, since: String) {
         self.since = since;
         self.known.forget_timestamps();
     }
 
-    /// Begins again at the file's first byte. What was read before is skipped.
+    /// Starts again at the file's first byte. Skips everything that was read before.
     pub fn restart(&mut self) {
         self.line.clear();
         self.unfinished = 0;
         self.is_overlong = false;
     }
 
-    /// The number of bytes read of a line whose end has not been read yet.
+    /// The number of bytes read of the unfinished line.
     #[must_use]
     pub fn unfinished_bytes(&self) -> u64 {
         self.unfinished
@@ -98,7 +98,7 @@ impl Reader {
         }
         let line = repaired(line);
         let dated: Result<Dated<'_>, _> = serde_json::from_str(&line);
-        // A line without a timestamp is no part of the conversation.
+        // A line without a timestamp does not belong to the conversation.
         let timestamp = dated.ok().and_then(|dated| dated.timestamp);
         let is_recent = |timestamp: &Cow<'_, str>| {
             timestamp.len() <= TIMESTAMP_BYTES_MAX && **timestamp >= *self.since

@@ -1,11 +1,11 @@
-//! Tests of reading transcripts that hold for every format.
+//! Tests of reading transcripts, for every format.
 
 use super::{known::PARTS_MAX, reader::LINE_BYTES_MAX, *};
 use crate::agents;
 
 const SINCE: &str = "2026-11-20T12:00:00.000Z";
 
-/// Checks the records of a file that is read in pieces of every size, and then read again.
+/// Checks the records of a file that is read in pieces of each size, and then read again.
 #[track_caller]
 pub(crate) fn check(format: &Format, file: &str, expected: &[&str]) {
     for piece in 1..=file.len() {
@@ -35,7 +35,7 @@ fn reader() -> Reader {
     Reader::new(agents::format("gemini").expect("it is listed"), SINCE.to_owned())
 }
 
-/// Returns a line of a transcript in which the agent's reply is `id`.
+/// Returns a line of a transcript with `id` as the agent's reply.
 fn reply(id: usize, timestamp: &str) -> String {
     format!(
         "{{\"id\":\"{id}\",\"timestamp\":\"{timestamp}\",\"type\":\"gemini\",\"content\":\"{id}\"}}\n"
@@ -66,7 +66,7 @@ fn overlong_line_is_skipped() {
     assert_eq!(lines(&records), ["reply 1", "reply 2"]);
 }
 
-/// Returns a turn in this format as a CLI appends it again: with other members around.
+/// Returns a turn as a CLI appends it again in this format: surrounded by other members.
 fn changed(format: &Format, text: &str, timestamp: &str) -> String {
     let turn = format.turn_of(text);
     let rows = turn.lines().map(|row| {
@@ -79,7 +79,7 @@ fn changed(format: &Format, text: &str, timestamp: &str) -> String {
 }
 
 #[test]
-fn row_that_is_appended_again_is_old_in_every_format() {
+fn row_appended_again_is_not_new_in_any_format() {
     for format in agents::formats() {
         let (mut reader, mut records) = (Reader::new(format, SINCE.to_owned()), Vec::new());
         let at =
@@ -96,7 +96,7 @@ fn row_that_is_appended_again_is_old_in_every_format() {
 }
 
 #[test]
-fn row_that_grows_gives_only_what_is_new() {
+fn growing_row_gives_only_its_new_text() {
     let (mut reader, mut records) = (reader(), Vec::new());
     for text in ["", "one", "one", "one, two", "other", "one, two", "one, two, three"] {
         let row = reply(1, SINCE).replace("\"content\":\"1\"", &format!("\"content\":\"{text}\""));
@@ -134,7 +134,7 @@ fn rest_of_a_strange_row_counts() {
 }
 
 #[test]
-fn long_file_that_is_written_anew_is_not_read_twice() {
+fn rewritten_long_file_is_not_read_twice() {
     let (mut reader, mut records) = (reader(), Vec::new());
     // In each case, 100 lines have the same timestamp.
     let line = |id: usize| {
