@@ -1,8 +1,8 @@
 //! The brief: the text that teaches an agent to send messages to others, and the block with this
-//! text in a file of instructions that agents read.
+//! text in agents' files of instructions.
 //!
-//! The text is Markdown for any agent. If an agent prints the brief, no message is sent: the
-//! example of a message is in a code fence, and no other line begins like a message or a frame.
+//! The text is Markdown for any agent. An agent that prints the brief sends no message: the example
+//! is in a code fence, and no other line begins like a message or a frame.
 
 /// Returns the brief for the agent `name`. Without a name, the brief says where an agent finds its
 /// name.
@@ -72,7 +72,7 @@ fn block() -> String {
     format!("{BEGINS} (`agent-relay brief --remove` takes this out) -->\n{text}{ENDS} -->\n")
 }
 
-/// A file's text, split at its block, which is the brief between its marker lines.
+/// A file's text, split at its block: the brief between its marker lines.
 #[derive(Debug)]
 pub struct Page<'a> {
     before: &'a str,
@@ -82,7 +82,7 @@ pub struct Page<'a> {
     after: String,
 }
 
-/// An error: a marker line at the block's beginning or end without the other marker line.
+/// An error: a begin or end marker line without its counterpart.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unpaired {
     /// The number of the line, from 1.
@@ -119,7 +119,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Adds a block, and the text between the previous block and this one.
+    /// Adds a block, and the text between this block and the previous one.
     fn found(&mut self, foreign: &'a str, block: &'a str) {
         if self.block.is_some() {
             self.after.push_str(foreign);
@@ -134,8 +134,8 @@ impl<'a> Page<'a> {
         self.block.is_some()
     }
 
-    /// Returns the text with the current brief: in place of the first block, or at the end if the
-    /// text has no block.
+    /// Returns the text with the current brief. The brief replaces the first block, or comes at the
+    /// end if there is none.
     #[must_use]
     pub fn with_block(&self) -> String {
         let Self { before, block: old, after } = self;
@@ -146,8 +146,8 @@ impl<'a> Page<'a> {
         match old {
             Some(old) if old.ends_with('\n') => [before, &*block, after].concat(),
             Some(_) => [before, bare].concat(),
-            // A file without a final line end gets none after the block, so that removing the block
-            // restores the file exactly.
+            // If the file does not end in a line end, neither does the block, so that removing the
+            // block restores the file exactly.
             None if lacks_line_end(before) => [before, line_end, bare].concat(),
             None => [before, &*block].concat(),
         }
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_begin_like_no_command_or_frame() {
+    fn no_line_begins_like_a_command_or_frame() {
         for text in texts() {
             let mut lines = text.lines();
             assert!(

@@ -1,21 +1,20 @@
-//! Handing our MCP server over to an agent CLI for one run, without a change to a file of its
-//! user's.
+//! Gives our MCP server to an agent CLI for one run, without changing a file of the user's.
 
 use super::hooks::{Armed, ReadFile, Unarmed};
 use serde_json::{Map, Value};
 
-/// The name under which a CLI knows the server.
+/// The CLI's name for the server.
 pub(crate) const SERVER: &str = "agent-relay";
 
-/// The longest time that a CLI has to wait for the result of a tool, in seconds: an agent may be
-/// asked for an hour.
+/// How long a CLI must wait at most for a tool's result, in seconds: an agent may have an hour to
+/// answer a question.
 pub(super) const TOOL_TIMEOUT_S: u64 = 3700;
 
-/// A function that adds what makes a CLI start the server to a command line: to the arguments,
-/// which come before the CLI's own, and to the files and variables, which may have those of hooks.
+/// A function that makes a command line start the server. It adds arguments before the CLI's own,
+/// and files and variables, which may be shared with the hooks.
 pub type GiveServer = fn(&McpServer<'_>, &mut Armed) -> Result<(), Unarmed>;
 
-/// The server that a CLI is to start.
+/// The server that the CLI should start.
 pub struct McpServer<'a> {
     /// The program and its arguments.
     pub command: &'a [String],

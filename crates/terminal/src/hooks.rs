@@ -1,9 +1,9 @@
 //! Hooks: commands that an agent CLI runs at certain points of its agent's work.
 //!
-//! Each CLI that has hooks gets ours for one run, without a change to a file of its user's
-//! ([`Hooks::arm`]). A hook reports the point to the wrapper ([`read`]), and prints what the
-//! wrapper answers ([`Hooks::print`]). Before that it tells the wrappers which files a tool has
-//! edited ([`edited`]).
+//! Each CLI that has hooks gets ours for one run, without changing a file of the user's
+//! ([`Hooks::arm`]). A hook reports the point to the wrapper ([`read`]), and prints the wrapper's
+//! answer ([`Hooks::print`]). Before that, it tells the wrappers which files a tool has edited
+//! ([`edited`]).
 
 mod arguments;
 mod edited;
@@ -24,7 +24,7 @@ use std::{fmt, path::Path};
 
 /// The hooks of an agent CLI.
 pub struct Hooks {
-    /// The oldest version of the CLI with which the hooks were tried.
+    /// The oldest version of the CLI that the hooks were tried with.
     pub since_version: &'static str,
     /// The CLI's names of the events that are reported.
     pub events: &'static [(&'static str, Point)],
@@ -34,18 +34,17 @@ pub struct Hooks {
     pub arm: fn(&Arming<'_>) -> Result<Armed, Unarmed>,
     /// Returns what the hook of an event prints so that the agent gets a text.
     pub print: fn(event: &str, text: &str) -> Printed,
-    /// When the CLI reports that its first conversation begins, if it takes a text for the agent
-    /// then.
+    /// When the CLI reports the beginning of its first conversation, if it takes a text for the
+    /// agent then.
     pub begins: Option<Begins>,
-    /// The arguments of another process of the CLI that serves the [`PromptQueue`]s of its
-    /// conversations, if the CLI has these.
+    /// The arguments of another process of the CLI that serves its conversations' [`PromptQueue`]s,
+    /// if it has these.
     pub prompt_queue: Option<&'static [&'static str]>,
-    /// The extension by which the user installs the hooks, if the CLI cannot be given them for one
-    /// run.
+    /// The extension that installs the hooks, if the CLI cannot be given hooks for one run.
     pub extension: Option<Extension>,
 }
 
-/// The time at which a CLI reports that its first conversation begins.
+/// When a CLI reports the beginning of its first conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begins {
     /// When the CLI has started.
@@ -63,12 +62,12 @@ pub struct HookedBrief {
     pub begins: Begins,
 }
 
-/// An extension of a CLI. A run sets a variable that tells the hooks which wrapper is theirs.
+/// An extension of a CLI. A run sets a variable that tells the hooks where their wrapper is.
 pub struct Extension {
     /// The file that makes a folder an extension: JSON with a member `name`.
     pub manifest: &'static str,
-    /// Returns the extension's files, by the words of a hook's command without the event: paths in
-    /// its folder, and texts.
+    /// Returns the extension's files: paths in its folder, and texts. `command` is a hook's command
+    /// without the event.
     pub files: fn(command: &[String]) -> Vec<(&'static str, String)>,
 }
 
@@ -82,7 +81,7 @@ impl Extension {
 }
 
 impl Hooks {
-    /// Returns the point at which an event occurs, by the CLI's name of the event.
+    /// Returns the point of an event, given the CLI's name for the event.
     #[must_use]
     pub fn point(&self, event: &str) -> Option<Point> {
         self.events.iter().find(|(name, _)| *name == event).map(|&(_, point)| point)
@@ -92,7 +91,7 @@ impl Hooks {
 /// A function that returns the text of a file of settings; `None` if there is no such file.
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<Option<String>, Unarmed>;
 
-/// The facts from which a CLI's hooks are armed.
+/// The inputs for arming a CLI's hooks.
 pub struct Arming<'a> {
     /// Returns the command of the hook for an event: a program and its arguments.
     pub command: &'a dyn Fn(&str) -> Vec<String>,
@@ -110,7 +109,7 @@ pub struct Arming<'a> {
 
 #[cfg(test)]
 impl<'a> Arming<'a> {
-    /// A run with these arguments in this directory, and with nothing else of the person's.
+    /// A run with these arguments in this directory, and with nothing else from the person.
     pub(crate) fn of(arguments: &'a [String], directory: &'static str) -> Self {
         Self {
             command: &|event| vec!["/a b/it's".into(), event.into()],
@@ -148,13 +147,14 @@ pub enum Unarmed {
     Version(&'static str),
     /// The hooks were never tried on this system.
     System,
-    /// The settings that the arguments name are no JSON object.
+    /// The settings that the arguments name are not a JSON object.
     Settings,
-    /// The configuration in the CLI's variable is no JSON object that ours can be added to.
+    /// The configuration in the CLI's variable is not a JSON object, or ours cannot be added to it.
     Configuration,
     /// A path or an argument is not valid text.
     NotText,
-    /// The file with the CLI's defaults for all users is no JSON object that ours can be added to.
+    /// The CLI's file with defaults for all users is not a JSON object, or ours cannot be added to
+    /// it.
     Defaults,
 }
 
@@ -189,7 +189,7 @@ pub(crate) fn shell_line(words: &[String]) -> String {
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// The output of a hook, which its CLI reads.
+/// A hook's output, which its CLI reads.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Printed {
     /// The text for standard output.
@@ -201,8 +201,8 @@ pub struct Printed {
 }
 
 impl Printed {
-    /// Returns a text for the agent in the form that Claude Code has introduced, as the context of
-    /// an event.
+    /// Returns a text for the agent in the form that Claude Code introduced: as the context of an
+    /// event.
     #[must_use]
     pub fn context(event: &str, text: &str) -> Self {
         let context = json!({"hookEventName": event, "additionalContext": text});

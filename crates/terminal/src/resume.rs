@@ -1,8 +1,8 @@
-//! Resuming: how an agent CLI is started once more, with its own conversation.
+//! Resuming: starts an agent CLI again with its own conversation.
 
 use crate::{hooks::is_session, words::Words};
 
-/// The way in which an agent CLI resumes a conversation.
+/// How an agent CLI resumes a conversation.
 pub struct Resume {
     /// Options that take the next word as their value.
     pub(crate) with_value: Words,
@@ -10,15 +10,15 @@ pub struct Resume {
     pub(crate) with_values: Words,
     /// Options that are for one start only: they choose a conversation, or give its first prompt.
     pub(crate) left_out: Words,
-    /// The words before the id of a conversation that is resumed.
+    /// The words before the id of a resumed conversation.
     pub(crate) resuming: Words,
     /// Returns the arguments that resume the conversation with this id.
     pub(crate) arguments: fn(id: &str) -> Vec<String>,
 }
 
 impl Resume {
-    /// Returns the arguments that are kept for a later start: the options without those that are
-    /// for one start only, and without free words, which are prompts or subcommands.
+    /// Returns the arguments to keep for a later start: the options, without those for one start
+    /// only, and without free words, which are prompts or subcommands.
     #[must_use]
     pub fn kept(&self, arguments: &[String]) -> Vec<String> {
         let (mut kept, mut values, mut keeps) = (Vec::new(), 0, false);
@@ -43,7 +43,7 @@ impl Resume {
         kept
     }
 
-    /// Returns the id of the conversation that these arguments resume, if they have one.
+    /// Returns the id of the conversation that these arguments resume, if any.
     #[must_use]
     pub fn conversation(&self, arguments: &[String]) -> Option<String> {
         let mut before = "";
@@ -56,8 +56,8 @@ impl Resume {
         })
     }
 
-    /// Returns the arguments for a start that resumes a conversation, or begins one if no valid id
-    /// is known.
+    /// Returns the arguments for a start that resumes a conversation. Without a valid id, the start
+    /// begins a new conversation.
     #[must_use]
     pub fn start(&self, kept: &[String], conversation: Option<&str>) -> Vec<String> {
         let conversation = conversation.filter(|id| is_session(id));
@@ -76,7 +76,7 @@ pub(crate) fn option(name: &str, value: &str) -> Vec<String> {
 mod tests {
     use crate::agents;
 
-    /// The arguments of a later start: those that are kept, and those that resume `id`.
+    /// The arguments of a later start: the kept ones, and those that resume `id`.
     fn later(agent: &str, arguments: &str) -> String {
         let resume = agents::named(agent).unwrap().resume.unwrap();
         let words: Vec<_> = arguments.split(' ').map(str::to_owned).collect();

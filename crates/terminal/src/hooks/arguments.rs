@@ -1,10 +1,9 @@
-//! The arguments of a CLI, by which it is known whether a conversation begins.
+//! A CLI's arguments, which tell whether a conversation begins.
 
 use super::Unarmed;
 use crate::words::Words;
 
-/// Refuses a command line with an option, before `--`, that turns hooks off or with which there is
-/// no conversation.
+/// Refuses a command line if an option before `--` turns hooks off or begins no conversation.
 pub(crate) fn check_options(
     arguments: &[String],
     disabling: Words,
@@ -21,12 +20,12 @@ pub(crate) fn check_options(
     Ok(())
 }
 
-/// Refuses a command line with this word, which begins no conversation, if there is one.
+/// Refuses a command line with this word, if there is one: it begins no conversation.
 pub(crate) fn refuse(word: Option<&str>) -> Result<(), Unarmed> {
     word.map_or(Ok(()), |word| Err(Unarmed::NotInteractive(word.to_owned())))
 }
 
-/// Whether a word is one or several short options, with this one among them.
+/// Whether a word consists of short options and `switch` is one of them.
 #[must_use]
 pub(crate) fn has_switch(word: &str, switch: char) -> bool {
     let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
@@ -35,8 +34,8 @@ pub(crate) fn has_switch(word: &str, switch: char) -> bool {
     })
 }
 
-/// Returns the first argument that is a subcommand. Those behind `--`, and behind an option that
-/// takes a value, are none.
+/// Returns the first argument that is a subcommand. Words after `--`, and values of options, do not
+/// count.
 #[must_use]
 pub(crate) fn subcommand(
     arguments: &[String],
@@ -51,8 +50,8 @@ pub(crate) fn subcommand(
     })
 }
 
-/// Returns the arguments before `--`, without the words that follow an option which takes any word
-/// as its value, even one that looks like an option.
+/// Returns the arguments before `--`, without the values of options that take any word as their
+/// value, even one that looks like an option.
 pub(crate) fn options(
     arguments: &[String],
     takes_any: impl Fn(&str) -> bool,
@@ -66,8 +65,8 @@ pub(crate) fn options(
     words.take_while(|word| *word != "--")
 }
 
-/// Returns the first argument that is neither an option nor a value of one. Options take the next
-/// word as their value, or all words up to the next option, if these lists have them.
+/// Returns the first argument that is neither an option nor an option's value. Options in these
+/// lists take the next word as their value, or all words up to the next option.
 #[must_use]
 pub(crate) fn free_word(
     arguments: &[String],

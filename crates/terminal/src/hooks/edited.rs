@@ -1,14 +1,14 @@
-//! The files that a tool has edited, as a CLI tells its hook.
+//! The files that a tool has edited, as reported to a CLI's hook.
 
 use crate::foreign_json::repaired;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 use std::borrow::Cow;
 
-/// The most files of one tool call that count.
+/// How many files of one tool call count at most.
 const FILES_MAX: usize = 32;
 
-/// The names of tools that edit files, in lower case and without `_`, in any of the CLIs.
+/// The names of tools that edit files in any of the CLIs, in lower case and without `_`.
 const TOOLS: &[&str] = &[
     "applypatch",
     "create",
@@ -23,13 +23,13 @@ const TOOLS: &[&str] = &[
     "writefile",
 ];
 
-/// The members of a tool's input that hold the path of the file.
+/// The members of a tool's input that may hold the file's path.
 const PATHS: &[&str] = &["file_path", "filePath", "notebook_path", "path"];
 
-/// The members of a tool's input that hold a patch.
+/// The members of a tool's input that may hold a patch.
 const PATCHES: &[&str] = &["command", "input", "patch", "patchText"];
 
-/// The beginnings of a patch's lines that name a file.
+/// The beginnings of the patch lines that name a file.
 const FILES_OF_PATCH: &[&str] =
     &["*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "];
 
@@ -38,7 +38,7 @@ const FILES_OF_PATCH: &[&str] =
 pub struct Edited {
     /// The directory of relative paths, if the CLI states it.
     pub directory: Option<String>,
-    /// The paths as the agent has named them.
+    /// The paths as written by the agent.
     pub paths: Vec<String>,
 }
 
@@ -51,9 +51,9 @@ struct Input<'a> {
     cwd: Option<Cow<'a, str>>,
 }
 
-/// Returns the files that a tool has edited, from the input of the hook of an event after it. A
-/// tool that has failed, and one that is not known to edit files, has edited none. Subagents' edits
-/// count: they are their agent's.
+/// Returns the files that a tool has edited, from the input of the hook after its use. There are
+/// none if the tool has failed or is not known to edit files. Edits by subagents count as their
+/// agent's.
 #[must_use]
 pub fn edited(event: &str, json: &[u8]) -> Edited {
     if event.ends_with("Failure") {
@@ -73,7 +73,7 @@ pub fn edited(event: &str, json: &[u8]) -> Edited {
     Edited { directory: cwd.map(Cow::into_owned), paths: paths_in(&input) }
 }
 
-/// Returns the paths in a tool's input, each once.
+/// Returns the paths in a tool's input, without duplicates.
 fn paths_in(input: &Value) -> Vec<String> {
     // This command of `str_replace_editor` only reads.
     if input["command"] == "view" {

@@ -7,17 +7,17 @@ use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 use std::{borrow::Cow, collections::HashMap};
 
-/// The longest input of a hook that is read. A longer one holds a tool's result that no model gets
-/// whole.
+/// The maximum size of a hook's input, in bytes. A larger one holds a tool's result that no model
+/// gets whole.
 pub const REPORT_BYTES_MAX: usize = 16 << 20;
 
-/// The longest id of a conversation, in bytes.
+/// The maximum length of a conversation's id, in bytes.
 const SESSION_BYTES_MAX: usize = 64;
 
-/// The most frames that one report names.
+/// The maximum number of frames in one report.
 const FRAMES_MAX: usize = 256;
 
-/// The members of a hook's input that count.
+/// The members of a hook's input that are used.
 #[derive(Deserialize)]
 struct Input<'a> {
     /// The subagent that the event is about. The events of subagents are not the agent's.
@@ -31,12 +31,12 @@ struct Input<'a> {
     tool_name: Option<Cow<'a, str>>,
     tool_input: Option<&'a RawValue>,
     transcript_path: Option<&'a RawValue>,
-    /// The reason why the conversation begins.
+    /// Why the conversation begins.
     source: Option<&'a RawValue>,
 }
 
-/// Reads a hook's input. Returns `None` if it is no JSON object, or about a subagent, or an empty
-/// prompt: Qwen Code reports one when it sends a tool's result.
+/// Reads a hook's input. Returns `None` if it is not a JSON object, if it is about a subagent, or
+/// if its prompt is empty: Qwen Code reports an empty prompt when it sends a tool's result.
 #[must_use]
 pub fn read(point: Point, json: &[u8]) -> Option<Report> {
     if json.trim_ascii_start().first() != Some(&b'{') {
@@ -70,13 +70,13 @@ pub fn read(point: Point, json: &[u8]) -> Option<Report> {
     Some(Report { point, frames: found, transcript, forgets, session, is_relays })
 }
 
-/// Returns the path in a value, unless it is no text, or too long.
+/// Returns the path in a value. `None` if it is not a string or too long.
 fn path(value: &RawValue) -> Option<String> {
     let path: String = serde_json::from_str(value.get()).ok()?;
     (1..=TRANSCRIPT_BYTES_MAX).contains(&path.len()).then_some(path)
 }
 
-/// Whether a text has the form of a conversation's id. An id is never an option: it becomes an
+/// Whether a text looks like a conversation's id. The id must not be an option, since it becomes an
 /// argument of the CLI.
 pub(crate) fn is_session(id: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
@@ -217,7 +217,7 @@ mod tests {
         assert_ne!(length("one\ntwo"), length("o…o"));
     }
 
-    /// A deep input is no report, and a long one costs no more than reading it.
+    /// A deeply nested input is no report, and a long one costs no more than reading it.
     #[test]
     fn deep_and_long_inputs_are_read() {
         let deep = format!(r#"{{"prompt":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));

@@ -1,4 +1,4 @@
-//! Recognition of the relay's own commands and tools among those that an agent has used.
+//! Recognises the relay's own commands and tools among the tools that an agent uses.
 
 use crate::keyboard::name_of;
 use serde::Deserialize;
@@ -8,10 +8,10 @@ use std::{collections::VecDeque, iter::Peekable, str::Chars};
 /// The name of the relay's command and of its MCP server.
 const OWN: &str = "agent-relay";
 
-/// Commands that are no work either, if they stand next to one of the relay's.
+/// Commands that are no work if they accompany a relay command.
 const IDLE: &[&str] = &["cd", "echo", "export", "printf", "sleep", "true"];
 
-/// The members of a tool's input that count.
+/// The members of a tool's input that are used.
 #[derive(Deserialize)]
 struct ToolInput {
     command: Command,
@@ -21,11 +21,11 @@ struct ToolInput {
 #[serde(untagged)]
 enum Command {
     Line(String),
-    /// A shell and its arguments, the last of which is the line.
+    /// A shell and its arguments; the last argument is the line.
     Words(Vec<String>),
 }
 
-/// Whether a tool is one of the relay's own, by its name and its input.
+/// Whether a tool is one of the relay's own, judged by its name and input.
 pub(super) fn is_relays(name: &str, input: Option<&RawValue>) -> bool {
     let name = name.to_ascii_lowercase().replace('_', "-");
     let is_servers = name.strip_prefix(OWN).is_some_and(|tool| tool.starts_with('-'));
@@ -40,8 +40,8 @@ pub(super) fn is_relays(name: &str, input: Option<&RawValue>) -> bool {
     line.is_some_and(|line| runs_only_ours(&line))
 }
 
-/// Whether a shell's line runs the relay's command, and else nothing that is work. A line that is
-/// not understood counts as work.
+/// Whether a shell's line runs a relay command and no other work. A line that is not understood
+/// counts as work.
 fn runs_only_ours(line: &str) -> bool {
     let script = Script {
         rest: line.chars().peekable(),
@@ -57,22 +57,22 @@ fn runs_only_ours(line: &str) -> bool {
     names.iter().any(|name| name == OWN) && names.iter().all(is_idle)
 }
 
-/// A reader of a shell's script, as far as the names of its programs need it.
+/// A reader of a shell script that understands enough to find the names of its programs.
 struct Script<'a> {
     rest: Peekable<Chars<'a>>,
     word: String,
     programs: Vec<String>,
-    /// Whether the program of the current command was read.
+    /// Whether the current command's program was read.
     has_program: bool,
     /// Whether the next word ends a here-document.
     awaits_end: bool,
-    /// The words that end the here-documents of the current line.
+    /// The words that end the current line's here-documents.
     ends: VecDeque<String>,
 }
 
 impl Script<'_> {
-    /// Returns the first word of each command. `None` if a quote stays open, or if a command stands
-    /// within another one's word.
+    /// Returns the first word of each command. `None` if a quotation is not closed, or if a word
+    /// contains a command.
     fn programs(mut self) -> Option<Vec<String>> {
         let mut before = '\n';
         while let Some(character) = self.rest.next() {
@@ -153,7 +153,7 @@ impl Script<'_> {
     }
 }
 
-/// Whether a word in front of a command sets a variable for it.
+/// Whether a word before a command sets a variable for it.
 fn is_assignment(word: &str) -> bool {
     let name = word.split_once('=').map(|(name, _)| name);
     name.is_some_and(|name| name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric()))

@@ -1,8 +1,8 @@
 //! The queue of prompts that Codex's app server keeps for each conversation, as JSON lines over a
 //! process's standard streams.
 //!
-//! A prompt that is added to the queue begins a turn once the agent is idle. One that did not begin
-//! a turn in time is deleted, so that it cannot begin one later.
+//! A prompt in the queue begins a turn once the agent is idle. If it has not begun one in time, it
+//! is deleted, so that it cannot begin one later.
 
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ const INITIALIZE: u64 = 1;
 const ADD: u64 = 2;
 const DELETE: u64 = 3;
 
-/// An exchange that adds one prompt to the queue of a conversation.
+/// An exchange that adds one prompt to a conversation's queue.
 pub struct PromptQueue {
     session: String,
     text: String,
@@ -22,7 +22,7 @@ pub struct PromptQueue {
 
 enum Stage {
     Adding,
-    /// The prompt is in the queue with this id, or was.
+    /// The prompt is or was in the queue, with this id.
     Added(String),
     Deleting,
 }
@@ -34,12 +34,12 @@ pub enum Step {
     Write(String),
     /// Wait for another line.
     Wait,
-    /// The exchange is over. Says whether the prompt has left the queue to begin a turn, or may
-    /// still do so.
+    /// The exchange is over. The value says whether the prompt has left the queue to begin a turn,
+    /// or may still do so.
     Over(bool),
 }
 
-/// A line of the server. A request of its own has a method, and a refusal an error.
+/// A line from the server. A request has a method, and a refusal has an error.
 #[derive(Deserialize)]
 struct Line {
     id: Option<Value>,
@@ -50,7 +50,7 @@ struct Line {
 }
 
 impl PromptQueue {
-    /// Begins an exchange that adds `text` to the queue of a conversation.
+    /// Begins an exchange that adds `text` to a conversation's queue.
     #[must_use]
     pub fn new(session: String, text: String, message: String) -> Self {
         Self { session, text, message, stage: Stage::Adding }
@@ -73,7 +73,7 @@ impl PromptQueue {
         .concat()
     }
 
-    /// Handles a line that the server has written.
+    /// Handles a line from the server.
     pub fn received(&mut self, line: &str) -> Step {
         let Ok(Line { id: Some(id), method: None, error, result }) = serde_json::from_str(line)
         else {
@@ -84,27 +84,27 @@ impl PromptQueue {
                 Some(added) => self.stage = Stage::Added(added.to_owned()),
                 None => return Step::Over(error.is_none()),
             },
-            // What is not known to be deleted may still begin a turn.
+            // Unless it is known to be deleted, the prompt may still begin a turn.
             Stage::Deleting if id == DELETE => return Step::Over(result["deleted"] != true),
             _ => {}
         }
         Step::Wait
     }
 
-    /// Whether the server has not answered yet that it has added the prompt.
+    /// Whether the server has yet to answer that it has added the prompt.
     #[must_use]
     pub fn is_adding(&self) -> bool {
         matches!(self.stage, Stage::Adding)
     }
 
-    /// Ends the time in which the prompt may begin a turn.
+    /// Ends the time that the prompt has to begin a turn.
     pub fn time_out(&mut self) -> Step {
         match std::mem::replace(&mut self.stage, Stage::Deleting) {
             Stage::Added(id) => {
                 let delete = json!({"threadId": self.session, "queuedSubmissionId": id});
                 Step::Write(request(DELETE, "thread/queue/delete", &delete))
             }
-            // Nothing tells whether the prompt is in the queue.
+            // The prompt may or may not be in the queue.
             Stage::Adding | Stage::Deleting => Step::Over(true),
         }
     }
@@ -149,10 +149,9 @@ mod tests {
         assert_eq!(queue().received(refusal), Step::Over(false));
     }
 
-    /// A prompt of which nothing is known may have begun a turn, so it is not delivered again at
-    /// once.
+    /// If nothing is known of a prompt, it may have begun a turn, so it is not redelivered at once.
     #[test]
-    fn server_without_an_answer_leaves_a_doubt() {
+    fn prompt_without_an_answer_may_have_begun_a_turn() {
         let mut silent = queue();
         assert_eq!(silent.time_out(), Step::Over(true));
         let mut cut_off = queue();
