@@ -1,5 +1,5 @@
-//! The rules that hold for whatever a terminal side types, whatever its inputs were. Random inputs
-//! (`tests::random_inputs`) and bytes of a fuzzer ([`fuzz`]) are held against them.
+//! The rules for everything that a terminal side types, whatever its inputs were. Random inputs
+//! (`tests::random_inputs`) and a fuzzer's bytes ([`fuzz`]) are checked against them.
 
 pub mod fuzz;
 
@@ -10,7 +10,7 @@ use crate::{
 use protocol::{Moment, text::is_hidden};
 use std::collections::BTreeMap;
 
-/// The most deadlines that may pass at once.
+/// How many deadlines may pass at once.
 const TICKS_MAX: usize = 2_000;
 
 /// The fate of a message.
@@ -21,7 +21,7 @@ pub(crate) enum Fate {
     Returned,
 }
 
-/// The fate of each message, which is decided once.
+/// The fate of each message. It is decided once.
 #[derive(Debug, Default)]
 pub(crate) struct Fates(BTreeMap<String, Fate>);
 
@@ -70,8 +70,8 @@ impl Ticks {
     }
 }
 
-/// Returns the lines of a text that was typed, and whether they were pasted. The text may press no
-/// key that ends a paste or hides a part of it.
+/// Returns the lines of a typed text, and whether they were pasted. The text must not press a key
+/// that ends a paste or hides a part of it.
 pub(crate) fn typed_lines(text: &str) -> (&str, bool) {
     let pasted = text.strip_prefix(PASTE_BEGINS).and_then(|text| text.strip_suffix(PASTE_ENDS));
     let lines = pasted.unwrap_or(text);
@@ -85,8 +85,8 @@ pub(crate) fn typed_lines(text: &str) -> (&str, bool) {
     (lines, pasted.is_some())
 }
 
-/// Reports whether the bytes are a terminal's answers to queries: control sequences whose
-/// parameters are numbers.
+/// Whether the bytes are a terminal's answers to queries: control sequences with numeric
+/// parameters.
 pub(crate) fn is_terminal_answer(bytes: &[u8]) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_digit() || b"?>;".contains(byte);
     let mut answers = bytes.split(|byte| *byte == 0x1b);

@@ -1,4 +1,4 @@
-//! Tests of the whole terminal side by scripts, and of its invariants under random inputs.
+//! Scripted tests of the whole terminal side, and tests of its invariants under random inputs.
 
 mod brief;
 mod foreground;

@@ -1,6 +1,6 @@
-//! Fuzzing of a terminal side with arbitrary output of a program, keys of a person, and events of
-//! the relay, in any order. The terminal side must type one message at a time, press only the keys
-//! that submit it, and acknowledge each message once, or return it, or keep it waiting.
+//! Fuzzing of a terminal side with arbitrary program output, keys of a person, and relay events, in
+//! any order. The terminal side must type one message at a time and press only the keys that submit
+//! it. It must acknowledge each message once, return it, or keep it waiting.
 
 use crate::{
     DeliveryFailure, FailureCause, IncomingMessage, Input, Output, Progress, SendHandle, Settings,
@@ -18,13 +18,13 @@ use protocol::{
 };
 use std::collections::VecDeque;
 
-/// The most operations that are run for one input. More operations would only take longer.
+/// How many operations are run for one input. More would only take longer.
 const OPERATIONS_MAX: usize = 300;
 
-/// The most times that the terminal side may submit one text.
+/// How many times the terminal side may submit one text.
 const PRESSES_MAX: usize = 4;
 
-/// Commands, each with the prompt in front of its empty input line.
+/// Commands, each with its prompt before an empty input line.
 const COMMANDS: [(&str, &str); 7] = [
     ("claude", "❯\u{a0}"),
     ("codex", "› "),
@@ -35,7 +35,7 @@ const COMMANDS: [(&str, &str); 7] = [
     ("bash", "$ "),
 ];
 
-/// Pieces of output that programs print.
+/// Pieces of program output.
 const OUTPUTS: [&str; 36] = [
     "\x1b[2J\x1b[H",
     "\r\n",
@@ -107,7 +107,7 @@ pub fn run(bytes: &[u8]) {
     world.end();
 }
 
-/// The rest of the input. Beyond its end, all bytes are zero.
+/// The rest of the input. All bytes after its end are zero.
 struct Operations<'a>(&'a [u8]);
 
 impl<'a> Operations<'a> {
@@ -133,14 +133,14 @@ impl<'a> Operations<'a> {
     }
 }
 
-/// A text that the terminal side has typed, and neither acknowledged nor returned yet.
+/// A typed text that was neither acknowledged nor returned yet.
 struct Injection {
     /// The message's id, or `None` for a text of the relay itself.
     id: Option<String>,
     presses: usize,
-    /// Whether an Enter of the person was passed on after the text, which may have submitted it.
+    /// Whether an Enter of the person was passed on after the text and may have submitted it.
     has_person_submitted: bool,
-    /// The count of accepted bytes at which the terminal has the text and its last submission.
+    /// The count of accepted bytes when the terminal has the text and its last submission.
     end_bytes: u64,
     /// Whether the transcript contains the text.
     is_in_transcript: bool,
@@ -171,7 +171,7 @@ struct World {
     urgent: VecDeque<String>,
     usual: VecDeque<String>,
     injection: Option<Injection>,
-    /// The last text that was submitted. If the composer shows it again, it is submitted again.
+    /// The last submitted text. If the composer shows it again, it is submitted again.
     left: Option<Injection>,
     /// Keys of the person that the terminal side has not passed on yet.
     pending_keys: Vec<u8>,
@@ -303,7 +303,7 @@ impl World {
         self.pending_keys.extend_from_slice(bytes);
         self.input(Input::Keys(bytes));
         // A submission is shorter than four bytes. Keys that are held back must be longer, so that
-        // the checks can tell them from a submission.
+        // the checks can distinguish them from a submission.
         if (1..4).contains(&self.pending_keys.len()) {
             self.press(b"and more");
         }
@@ -318,7 +318,7 @@ impl World {
         self.deliver(id, urgent, 1, body);
     }
 
-    /// Delivers a message another time, as after it was returned or the connection was lost.
+    /// Redelivers a message, as after its return or a lost connection.
     fn deliver_again(&mut self, which: u8) {
         let id = format!("{:08}-mail", usize::from(which) % (self.messages.len() + 1));
         let Some(fate) = self.messages.of(&id) else { return };
@@ -425,8 +425,8 @@ impl World {
         self.handle(input, is_tick);
     }
 
-    /// Handles an input. Only after a tick, and once the reader that it asks for is known, a text
-    /// may be typed.
+    /// Handles an input. A text may be typed only after a tick, and once the reader that it needs
+    /// is known.
     fn handle(&mut self, input: Input<'_>, is_tick: bool) {
         let redelivered = match &input {
             Input::Delivered(mail) => Some(mail.id.clone()),

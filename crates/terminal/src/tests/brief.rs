@@ -1,11 +1,11 @@
-//! The brief of an agent whose CLI has hooks.
+//! The brief of an agent, if its CLI has hooks.
 
 use crate::tests::script::check;
 use expect_test::expect;
 
-/// Each conversation gets the brief once, and again after it has lost it. Nothing is typed.
+/// Each conversation gets the brief once, and again after losing it. Nothing is typed.
 #[test]
-fn each_conversation_gets_the_brief_by_its_hook() {
+fn each_conversation_gets_the_brief_from_its_hook() {
     check(expect![[r#"
         run claude with a hooked brief
         0 prints \e[?2004h❯\s
@@ -27,7 +27,7 @@ fn each_conversation_gets_the_brief_by_its_hook() {
     "#]]);
 }
 
-/// The CLI has dropped its hooks. A report that comes late gets no second brief.
+/// The CLI has dropped its hooks. A late report gets no second brief.
 #[test]
 fn brief_is_typed_if_no_hook_reports_at_the_start() {
     check(expect![[r#"
@@ -44,7 +44,7 @@ fn brief_is_typed_if_no_hook_reports_at_the_start() {
 }
 
 #[test]
-fn brief_is_typed_if_its_hook_was_gone() {
+fn brief_is_typed_if_its_hook_had_ended() {
     check(expect![[r#"
         run claude with a hooked brief
         0 prints \e[?2004h❯\s
@@ -60,7 +60,7 @@ fn brief_is_typed_if_its_hook_was_gone() {
 
 /// The hook ended while the wrapper answered it. The agent may get the brief twice.
 #[test]
-fn brief_is_typed_if_its_hook_leaves_without_a_word() {
+fn brief_is_typed_if_its_hook_confirms_nothing() {
     check(expect![[r#"
         run claude with a hooked brief
         0 prints \e[?2004h❯\s
@@ -93,7 +93,7 @@ fn brief_of_an_earlier_hook_is_taken_back() {
     "#]]);
 }
 
-/// GitHub Copilot CLI reports that it compacts a conversation, and nothing when that has ended.
+/// GitHub Copilot CLI reports the beginning of a compaction, but not its end.
 #[test]
 fn compacted_conversation_gets_the_brief_with_the_next_prompt() {
     check(expect![[r#"

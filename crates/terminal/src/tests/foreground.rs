@@ -1,4 +1,4 @@
-//! Tests by scripts of other programs that read from the agent's terminal.
+//! Scripted tests of other programs that read from the agent's terminal.
 
 use crate::{
     IncomingMessage, Input, Output, TerminalSide,

@@ -1,6 +1,6 @@
-//! Words of a dialog or of an agent at work that stand in messages, in the agent's own words and in
-//! the person's prompts: none of them keeps a message back. The CLIs are imitated at their worst: no
-//! hook and no transcript says what goes on.
+//! Words of a dialog or of a working agent in messages, in the agent's own text and in the person's
+//! prompts: they must not keep a message back. The imitated CLIs are the worst case: no hook and no
+//! transcript reports the agent's work.
 
 use super::script::{reader, settings};
 use crate::{recipe::Recipe, *};
@@ -36,7 +36,7 @@ pub(crate) const LOOKS: [Look; 7] = [
     Look { command: "aider", prompt: "> ", indent: "  ", above: "─────", below: "" },
 ];
 
-/// A CLI without hooks and transcript, which paints what it is told.
+/// A CLI without hooks and transcript, which paints what the test asks for.
 pub(crate) struct Cli {
     look: &'static Look,
     side: TerminalSide,
@@ -48,7 +48,7 @@ pub(crate) struct Cli {
     acknowledged: Vec<String>,
     /// The prompts that were submitted, each with its time.
     pub(crate) prompts: Vec<(Moment, String)>,
-    /// Whether each prompt of the relay leads to one more failure.
+    /// Whether each relay prompt causes one more failure.
     pub(crate) fails: bool,
 }
 
@@ -95,7 +95,7 @@ impl Cli {
         self.input(Input::Printed(bytes.as_bytes()));
     }
 
-    /// Reports that a message of the agent's was not delivered.
+    /// Reports that a message from the agent was not delivered.
     pub(crate) fn fail(&mut self) {
         let to = format!("Bob{}", self.prompts.len());
         self.input(Input::Undelivered(DeliveryFailure {
@@ -129,7 +129,7 @@ impl Cli {
         }
     }
 
-    /// Reads what is typed, as a composer does.
+    /// Reads typed text, as a composer does.
     fn read(&mut self, text: &str) {
         if text == self.recipe.submit {
             let prompt = std::mem::take(&mut self.draft);
@@ -179,7 +179,7 @@ impl Cli {
 }
 
 #[test]
-fn message_with_words_of_a_dialog_or_of_work_arrives_and_so_does_the_next_one() {
+fn message_with_words_of_a_dialog_or_of_work_arrives_like_the_next_one() {
     for look in &LOOKS {
         for body in BODIES {
             let mut cli = Cli::new(look);
@@ -192,7 +192,7 @@ fn message_with_words_of_a_dialog_or_of_work_arrives_and_so_does_the_next_one() 
 }
 
 #[test]
-fn words_of_the_agent_and_of_the_person_keep_no_message_back() {
+fn words_of_the_agent_and_of_the_person_do_not_delay_messages() {
     for look in &LOOKS {
         for body in BODIES {
             let mut cli = Cli::new(look);

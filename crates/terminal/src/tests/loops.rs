@@ -1,4 +1,4 @@
-//! Messages of two agents that only answer each other.
+//! Messages between two agents that only answer each other.
 
 use crate::{
     IncomingMessage, Input, Output, Progress, TerminalSide,
@@ -8,8 +8,7 @@ use crate::{
 use expect_test::expect;
 use protocol::Moment;
 
-/// Commands of the relay's own are no work, and a message that waits can be neither announced nor
-/// read.
+/// Relay commands are no work, and a waiting message can be neither announced nor read.
 #[test]
 fn messages_beyond_the_budget_wait_for_work() {
     check(expect![[r#"
@@ -93,7 +92,7 @@ fn persons_enter_lets_messages_go_on_without_hooks() {
     "#]]);
 }
 
-/// A sender that has worked says so, and the operator's messages are not counted.
+/// A sender that has worked says so. The operator's messages are not counted.
 #[test]
 fn senders_work_lets_messages_go_on() {
     check(expect![[r#"
@@ -120,7 +119,7 @@ fn senders_work_lets_messages_go_on() {
     "#]]);
 }
 
-/// One agent's messages that wait fill half of what is in flight at most; the daemon keeps the
+/// One agent's waiting messages fill at most half of the bytes in flight; the daemon keeps the
 /// rest.
 #[test]
 fn messages_of_a_loop_leave_room_for_others() {

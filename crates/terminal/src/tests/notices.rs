@@ -1,4 +1,4 @@
-//! Tests by scripts of messages that the agent sends, and of notices to it about them.
+//! Scripted tests of the agent's messages, and of notices to it about them.
 
 use crate::{
     Input,
@@ -31,7 +31,7 @@ fn output_of_a_shell_is_not_sent() {
         1000 prints cat notes\r\n->relay:Bob <<<\r\nhello>>>\r\n$\s
         9000 ends
     "#]]);
-    // Also after an agent CLI has run in it.
+    // The same holds after an agent CLI has run in it.
     check(expect![[r#"
         run sh
         0 prints $\s
@@ -42,7 +42,7 @@ fn output_of_a_shell_is_not_sent() {
     "#]]);
 }
 
-/// An agent can answer before it is known that it has got the message.
+/// An agent can answer before it is known to have received the message.
 #[test]
 fn reply_to_a_message_that_is_being_typed_carries_its_id() {
     check(expect![[r#"
@@ -93,7 +93,7 @@ fn notice_of_a_message_to_a_command_line_is_one_line() {
     "#]]);
 }
 
-/// No turn is begun for that.
+/// No turn is begun for this notice.
 #[test]
 fn agent_is_notified_of_an_absent_recipient_with_the_next_message() {
     check(expect![[r#"
@@ -106,7 +106,7 @@ fn agent_is_notified_of_an_absent_recipient_with_the_next_message() {
             9000 types \e[200~[relay 789200 from \@relay] The relay wrote this, not your user.\nBob is away; your message waits until Bob is back.\n[/relay 789200]\n[relay 41f6aa from Ann, id 11111111] Another agent wrote this, not your user.\nwhat?\n[/relay 41f6aa]\e[201~
         20000 ends
     "#]]);
-    // A hook brings it earlier.
+    // A hook delivers it earlier.
     check(expect![[r#"
         run claude
         begin ready
@@ -128,7 +128,7 @@ fn agent_is_notified_of_an_absent_recipient_with_the_next_message() {
 
 /// Each notice leads the agent to send one more message that fails.
 #[test]
-fn notices_do_not_drive_an_agent() {
+fn notices_do_not_cause_endless_turns() {
     const MINUTE: u64 = 60_000;
     let mut cli = Cli::new(&LOOKS[0]);
     cli.fails = true;
@@ -143,7 +143,7 @@ fn notices_do_not_drive_an_agent() {
     cli.input(Input::Keys(b"\r"));
     cli.wait(30 * MINUTE);
     assert_eq!(begun(&cli, before + 1), [300, 300, 300, 301, 311]);
-    // All that waits goes with a message, once.
+    // All waiting notices go with a message, once.
     cli.fails = false;
     let before = cli.prompts.len();
     cli.fail();
@@ -264,7 +264,7 @@ fn silent_program_gets_notices() {
 }
 
 #[test]
-fn hundred_failures_make_two_prompts() {
+fn hundred_failures_cause_two_prompts() {
     let failures: String = (0..100)
         .map(|n| format!("{} undelivered 0 REFUSED Bob refused it: {n}\n", 2000 + n / 50))
         .collect();
@@ -326,9 +326,9 @@ fn echo_of_a_typed_message_is_not_sent() {
     "#]]);
 }
 
-/// Each agent of the group is named in its own notice.
+/// Each agent of the group is named in a separate notice.
 #[test]
-fn message_to_a_group_is_one_to_each_of_its_agents() {
+fn message_to_a_group_is_sent_to_each_of_its_agents() {
     check(expect![[r#"
         run agent
         0 prints >\s

@@ -1,4 +1,4 @@
-//! Tests by scripts of typing next to a person: half-typed lines, escape sequences, dialogs.
+//! Scripted tests of typing while a person types, too: half-typed lines, escape sequences, dialogs.
 
 use crate::tests::script::{check, outputs};
 use expect_test::expect;
@@ -137,7 +137,7 @@ fn line_editor_in_command_mode_gets_no_text() {
     "#]]);
 }
 
-/// The person presses Escape and then types a P, which together begin a string for a terminal.
+/// The person presses Escape and then types a P. To a terminal, the two begin a string.
 #[test]
 fn escape_sequence_of_the_person_delays_a_message() {
     check(expect![[r#"
@@ -261,13 +261,13 @@ fn line_feed_does_not_submit_in_a_multiline_editor() {
             39000 state"
         ));
         assert!(outputs.contains("30000 1 waiting, 0 typed: a line is half typed"), "{outputs}");
-        // The Enter may have begun a turn, which no screen shows here.
+        // The Enter may have begun a turn, but no screen shows one here.
         assert!(outputs.contains("\n34000 types \\e[200~[relay 789200 from Ann"), "{outputs}");
     }
 }
 
-/// The three cases are an editor of a single row, the terminal's line mode, and an editor in which
-/// a line feed submits.
+/// The three cases are a single-row editor, the terminal's line mode, and an editor that submits on
+/// a line feed.
 #[test]
 fn line_feed_submits_a_single_line() {
     for (command, modes, prompt) in
@@ -386,10 +386,10 @@ fn shell_gets_no_text_at_a_continuation_prompt() {
     "#]]);
 }
 
-/// A clock moves while the program handles the key. Who pressed the digit again would answer the
-/// next dialog, which nobody has seen.
+/// A clock moves while the program handles the key. Pressing the digit again would answer the next
+/// dialog, which nobody has seen.
 #[test]
-fn dialog_that_a_key_was_pressed_in_is_not_shown_again() {
+fn answered_dialog_is_not_shown_again() {
     check(expect![[r#"
         run claude
         begin ready

@@ -33,10 +33,10 @@ enum Event {
     Hold(bool),
     /// A hook reports, with or without the frames that were handed over so far.
     Hook(Point, bool),
-    /// The hook that was answered last was gone.
+    /// The last answered hook had ended.
     HookGone,
     HookUnconfirmed,
-    /// A command of the agent's takes all messages.
+    /// A command of the agent takes all messages.
     Take,
 }
 
@@ -104,10 +104,10 @@ struct Checker {
     keys: Vec<u8>,
     awaits_enter: bool,
     messages: Fates,
-    /// The frames that were handed over otherwise than typed.
+    /// The frames that were handed over without typing.
     frames: Vec<Frame>,
     last_caller: u64,
-    /// The hooks and commands that were not answered.
+    /// The hooks and commands without an answer.
     waiting: HashSet<u64>,
 }
 

@@ -3,10 +3,10 @@
 use crate::tests::script::{check, outputs};
 use expect_test::expect;
 
-/// The agent is told of a message between two tool calls, and reads it; the tool's result shows
+/// The agent is notified of a message between two tool calls, and reads it. The tool's result shows
 /// that.
 #[test]
-fn working_agent_is_told_and_reads() {
+fn working_agent_is_notified_and_reads() {
     check(expect![[r#"
         run claude
         begin ready
@@ -70,9 +70,9 @@ fn reading_says_that_the_wanted_message_follows() {
     assert!(taken[1].contains("id 22222222") && !taken[1].contains(said), "{}", taken[1]);
 }
 
-/// Without a record of the reading, the message comes again.
+/// Without a record of the reading, the message is redelivered.
 #[test]
-fn message_read_without_a_record_comes_again() {
+fn message_read_without_a_record_is_redelivered() {
     check(expect![[r#"
         run claude
         begin ready
@@ -119,10 +119,10 @@ fn message_read_without_a_record_comes_again() {
     "#]]);
 }
 
-/// A result that a CLI has cut in its middle is no record: its message did not arrive, and the next
-/// one of the sender waits for it.
+/// A result that a CLI has cut in its middle is no record: the message did not arrive, and its
+/// sender's next one waits for it.
 #[test]
-fn message_cut_by_the_cli_comes_again_before_the_next() {
+fn message_cut_by_the_cli_is_redelivered_before_the_next() {
     check(expect![[r#"
         run claude
         begin ready
@@ -147,7 +147,7 @@ fn message_cut_by_the_cli_comes_again_before_the_next() {
     "#]]);
 }
 
-/// A hook that was gone told the agent nothing, so the next one tells it.
+/// A hook that had ended printed nothing, so the next hook notifies the agent.
 #[test]
 fn lost_announcement_is_repeated() {
     check(expect![[r#"
@@ -167,9 +167,9 @@ fn lost_announcement_is_repeated() {
     "#]]);
 }
 
-/// Of tools that run in parallel, more than one hook may end before it has printed.
+/// If tools run in parallel, several hooks may end before they print.
 #[test]
-fn lost_announcement_is_repeated_after_one_of_another_hook() {
+fn lost_announcement_is_repeated_after_another_hooks() {
     check(expect![[r#"
         run claude
         begin ready
@@ -191,7 +191,7 @@ fn lost_announcement_is_repeated_after_one_of_another_hook() {
 
 /// An interrupted turn may end without a report; the screen shows it.
 #[test]
-fn interrupted_turn_ends_by_the_screen() {
+fn screen_ends_an_interrupted_turn() {
     check(expect![[r#"
         run claude
         begin ready
@@ -210,9 +210,9 @@ fn interrupted_turn_ends_by_the_screen() {
     "#]]);
 }
 
-/// A draft bars typing, so a hook that waits begins a turn.
+/// A draft prevents typing, so a waiting hook begins a turn.
 #[test]
-fn draft_bars_typing_and_not_waking() {
+fn draft_prevents_typing_but_not_waking() {
     check(expect![[r#"
         run claude
         begin ready
@@ -251,7 +251,7 @@ fn draft_bars_typing_and_not_waking() {
     "#]]);
 }
 
-/// A hook that is gone gave its text to nobody. A message that began no turn is typed later.
+/// A hook that had ended printed no text. A message that began no turn is typed later.
 #[test]
 fn waking_without_a_record_is_left_to_typing() {
     check(expect![[r#"
@@ -282,7 +282,7 @@ fn waking_without_a_record_is_left_to_typing() {
 /// The hook was killed while the wrapper answered it, so the next one begins a turn with the
 /// message.
 #[test]
-fn waiting_hook_that_confirms_nothing_leaves_its_message_to_the_next() {
+fn message_of_an_unconfirmed_waiting_hook_goes_to_the_next() {
     check(expect![[r#"
         run claude
         begin ready
@@ -304,8 +304,8 @@ fn waiting_hook_that_confirms_nothing_leaves_its_message_to_the_next() {
     "#]]);
 }
 
-/// A person who holds the agent's messages also holds them back from being read, and the agent is
-/// not told of them.
+/// While a person holds the agent's messages, they cannot be read either, and the agent is not
+/// notified of them.
 #[test]
 fn held_message_is_not_read() {
     check(expect![[r#"
@@ -329,7 +329,7 @@ fn held_message_is_not_read() {
     "#]]);
 }
 
-/// Without hooks, nobody would tell whether the agent has read the message.
+/// Without hooks, nothing reports whether the agent has read the message.
 #[test]
 fn message_is_not_read_without_hooks() {
     check(expect![[r#"
@@ -346,7 +346,8 @@ fn message_is_not_read_without_hooks() {
     "#]]);
 }
 
-/// A CLI shortens a tool's long result, so a long message is not read, nor one behind it.
+/// A CLI shortens a tool's long result, so a long message is not read, nor are later ones from its
+/// sender.
 #[test]
 fn long_message_is_typed() {
     let script = format!(
@@ -370,8 +371,8 @@ fn long_message_is_typed() {
     "#]].assert_eq(&outputs(&script));
 }
 
-/// Another process of the CLI adds the message to the agent's queue of prompts. What it has not
-/// brought to the agent waits to be typed.
+/// Another process of the CLI adds the message to the agent's queue of prompts. If it fails to, the
+/// message waits to be typed.
 #[test]
 fn agent_with_a_queue_of_prompts_is_woken_over_a_draft() {
     check(expect![[r#"
@@ -443,8 +444,7 @@ fn enter_ends_waking_until_a_hook_names_the_conversation() {
     "#]]);
 }
 
-/// An interrupted turn ends without a report. No message waits that would have the screen looked
-/// at.
+/// An interrupted turn ends without a report. No waiting message causes looks at the screen.
 #[test]
 fn screen_ends_reported_work_while_nothing_waits() {
     check(expect![[r#"

@@ -1,6 +1,6 @@
-//! Scripts for tests of a terminal side: a script is one text in which unindented lines are inputs
-//! of the terminal side and indented lines its outputs. In this module and in the tests, a
-//! transcript is such a text with all its outputs, except where an agent CLI's transcript is meant.
+//! Scripts for tests of a terminal side. A script is a text with the terminal side's inputs on
+//! unindented lines and its outputs on indented lines. In this module and in the tests, a
+//! transcript is such a text with all its outputs, unless it says an agent CLI's transcript.
 //!
 //! The variable `UPDATE_EXPECT=1` rewrites the outputs. The first line is `run COMMAND`, `run
 //! COMMAND with a brief` (which is typed before all other texts), `run COMMAND with a hooked brief`
@@ -93,7 +93,7 @@ pub(crate) fn outputs(script: &str) -> String {
     outputs.map(|output| format!("{output}\n")).collect()
 }
 
-/// Returns the lines of a transcript that are not indented.
+/// Returns the unindented lines of a transcript.
 fn input_lines(transcript: &str) -> String {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let lines = || transcript.lines().filter(|line| !line.trim().is_empty());
@@ -104,7 +104,7 @@ fn input_lines(transcript: &str) -> String {
 /// The indentation of outputs.
 const INDENT: &str = "    ";
 
-/// Returns the settings that the first line of a script states.
+/// Returns the settings for a script's first line.
 fn stated_settings(line: &str) -> Settings {
     let command = line.strip_prefix("run ").expect("a first line, `run COMMAND`");
     if let Some(command) = command.strip_suffix(" with a brief") {
@@ -129,7 +129,7 @@ fn stated_settings(line: &str) -> Settings {
     }
 }
 
-/// Returns the transcript that leads to a named state of the program.
+/// Returns the transcript up to a named state of the program.
 fn beginning(run: &str, state: &str) -> String {
     match state {
         "ready" => ready(run),
@@ -139,7 +139,7 @@ fn beginning(run: &str, state: &str) -> String {
     }
 }
 
-/// Returns the transcript that leads to the empty input line of an agent CLI.
+/// Returns the transcript up to an agent CLI's empty input line.
 fn ready(run: &str) -> String {
     let prompt = match run.split(' ').nth(1) {
         Some("claude") => r"❯\s",
@@ -194,7 +194,7 @@ pub(crate) fn settings(command: &str) -> Settings {
     }
 }
 
-/// Returns the reader as which a program with this recipe counts.
+/// Returns the reader for a program with this recipe.
 pub(crate) fn reader(recipe: &Recipe) -> Reader {
     match recipe.reads {
         Reads::Shell => Reader::Shell,
@@ -220,7 +220,7 @@ struct Player {
     /// Whether no other agent is in the directory.
     is_alone: bool,
     last_caller: u64,
-    /// The frames that were handed to commands of the agent's.
+    /// The frames that were handed to commands of the agent.
     handed_over: Vec<Frame>,
     transcript: String,
 }
@@ -246,8 +246,7 @@ impl Player {
         }
     }
 
-    /// Runs a beginning and checks its transcript, in place of which only the `begin` line is
-    /// shown.
+    /// Runs a beginning and checks its transcript. Only the `begin` line is shown for it.
     fn begin(&mut self, run: &str, state: &str) {
         let beginning = beginning(run, state);
         let start = self.transcript.len();
@@ -267,7 +266,7 @@ impl Player {
         self.input_line(rest);
     }
 
-    /// Advances the time to `until`, with all ticks and searches that are due before.
+    /// Advances the time to `until`, including all ticks and searches until then.
     fn advance(&mut self, until: Moment) {
         while let Some(at) = self.next_search.filter(|&at| at <= until) {
             self.tick(at);
@@ -370,7 +369,7 @@ impl Player {
         }
     }
 
-    /// Runs a line about a hook, or a command of the agent's.
+    /// Runs a line about a hook, or about a command of the agent.
     fn hook_line(&mut self, verb: &str, rest: String) {
         self.last_caller += 1;
         let caller = Caller(self.last_caller);
@@ -477,7 +476,7 @@ impl Player {
     }
 }
 
-/// Replaces escapes such as `\e` by the characters that they stand for.
+/// Replaces escapes such as `\e` with their characters.
 fn unescaped(text: &str) -> String {
     let escapes = [
         ("\\e", "\x1b"),

@@ -1,5 +1,5 @@
-//! Tests by scripts of the way of a received message into the terminal: when the message is typed,
-//! submitted and acknowledged.
+//! Scripted tests of how a received message reaches the terminal: when it is typed, submitted and
+//! acknowledged.
 
 use crate::{
     IncomingMessage, Input, Output, Settings, TerminalSide,
