@@ -1,5 +1,5 @@
-//! The agent's activity, derived from the reports of its CLI's hooks and from looks at its screen.
-//! Hooks count more where they report, except that a dialog ends when it leaves the screen.
+//! The agent's activity, derived from reports of its CLI's hooks and from its screen. A hook's
+//! report outranks the screen, except that a dialog ends when it leaves the screen.
 
 use protocol::{
     Moment,
@@ -7,23 +7,23 @@ use protocol::{
     hook::Point,
 };
 
-/// The time from a change of the screen to the look at it, and between two looks.
+/// The delay from a change of the screen to a look at it, and between two looks.
 const LOOK_MS: u64 = 250;
 
-/// The least time between two changes that the daemon is told.
+/// The minimum time between two reports to the daemon.
 const TELL_MS: u64 = 500;
 
-/// The time for which the screen must show an idle agent.
+/// How long the screen must show an idle agent before the agent counts as idle.
 const IDLE_MS: u64 = 350;
 
-/// The time for which the screen must contradict the hooks, or show a dialog of which no hook has
-/// reported, before it counts.
+/// How long the screen must contradict the hooks, or show a dialog that no hook has reported,
+/// before the screen counts.
 const LASTING_MS: u64 = 1000;
 
-/// The time after which a dialog of which a hook has reported must be on the screen.
+/// How long after a hook's report the dialog must be on the screen.
 const DRAWN_MS: u64 = 2000;
 
-/// The part of the screen, or of the terminal's foreground, that tells what the agent does.
+/// Evidence of the agent's activity, from the screen or from the terminal's foreground process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnScreen {
     /// A shell reads the terminal.
@@ -37,7 +37,7 @@ pub(super) enum OnScreen {
     Nothing,
 }
 
-/// A look at the agent.
+/// One look at the agent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     pub(super) shown: OnScreen,
@@ -45,7 +45,8 @@ pub(super) struct Look {
     pub(super) is_at_rest: bool,
     /// Whether the program's recipe recognises its input line.
     pub(super) is_recognised: bool,
-    /// The source that says that the agent is at work, if one other than the screen's words does.
+    /// The source that says that the agent is working, if there is one other than the screen's
+    /// text.
     pub(super) at_work: Option<ActivitySource>,
 }
 
@@ -54,13 +55,13 @@ pub(super) struct Look {
 pub struct Doing {
     /// The activity.
     pub activity: Activity,
-    /// The source from which it is known.
+    /// Where the activity is known from.
     pub source: ActivitySource,
-    /// The time since which the agent does that.
+    /// When the activity began.
     pub since: Moment,
 }
 
-/// A dialog of which a hook has reported.
+/// A dialog that a hook has reported.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     activity: Activity,
@@ -74,14 +75,14 @@ struct Asked {
 pub(super) struct ActivityWatch {
     /// The current activity; `None` while it is not known.
     doing: Option<Doing>,
-    /// The activity that the daemon was told last, and when.
+    /// The activity last reported to the daemon, and when.
     told: Option<(Doing, Moment)>,
     asked: Option<Asked>,
     is_heard: bool,
-    /// The part of the screen that the last look has found, and since when.
+    /// The evidence that the last look found, and since when.
     shown: Option<(OnScreen, Moment)>,
     look_at: Option<Moment>,
-    /// The time at which the screen first showed work of which no hook had reported.
+    /// When the screen first showed work that no hook had reported.
     unheard_since: Option<Moment>,
 }
 
@@ -91,12 +92,12 @@ impl ActivityWatch {
         self.look_at.get_or_insert_with(|| now.plus(LOOK_MS));
     }
 
-    /// Notes that the daemon knows nothing of the agent's activity, after a new connection.
+    /// Notes that a new connection's daemon knows nothing of the agent's activity.
     pub(super) fn forget_told(&mut self) {
         self.told = None;
     }
 
-    /// Returns the time at which the agent must be looked at, or the daemon be told.
+    /// Returns the time of the next look or report to the daemon.
     pub(super) fn deadline(&self) -> Option<Moment> {
         [self.look_at, self.tell_at()].into_iter().flatten().min()
     }
@@ -106,8 +107,8 @@ impl ActivityWatch {
         self.look_at.is_some_and(|at| at <= now)
     }
 
-    /// Returns the time since which the agent has worked without a report of a hook, if no hook has
-    /// ever reported.
+    /// Returns when the agent began to work without any hook's report, if no hook has ever
+    /// reported.
     pub(super) fn unheard_since(&self) -> Option<Moment> {
         self.unheard_since.filter(|_| !self.is_heard)
     }
@@ -115,7 +116,7 @@ impl ActivityWatch {
     /// Notes a hook's report.
     pub(super) fn report(&mut self, now: Moment, point: Point) {
         self.is_heard = true;
-        // What was shown before the report does not contradict it.
+        // The screen as it was before the report does not contradict it.
         self.shown = self.shown.map(|(shown, _)| (shown, now));
         self.changed(now);
         match point {
@@ -123,7 +124,7 @@ impl ActivityWatch {
             // Another tool may have ended while the dialog is still open.
             Point::ToolEnded if self.is_dialog_open() => {}
             Point::ToolEnded => self.work(now),
-            // A CLI may call a question the use of a tool, too.
+            // A CLI may also report a question as a request to use a tool.
             Point::PermissionAsked if self.is_asking_person() => {}
             Point::PermissionAsked => self.ask(now, Activity::WaitsForPermission),
             Point::PersonAsked => self.ask(now, Activity::AsksPerson),
@@ -169,8 +170,8 @@ impl ActivityWatch {
         }
     }
 
-    /// Returns the activity that a look shows, or `None` if the last one goes on. The same has been
-    /// shown for this number of milliseconds.
+    /// Returns the activity that a look shows, or `None` if the last activity goes on. The screen
+    /// has shown the same evidence for `ms` milliseconds.
     fn judge(&mut self, now: Moment, look: Look, ms: u64) -> Option<(Activity, ActivitySource)> {
         use ActivitySource::{Hooks, Screen};
         if look.shown == OnScreen::Shell {
@@ -199,7 +200,7 @@ impl ActivityWatch {
         }
     }
 
-    /// Returns the activity of which the daemon is to be told now.
+    /// Returns the activity to report to the daemon now.
     pub(super) fn tell(&mut self, now: Moment) -> Option<Doing> {
         if self.tell_at().is_none_or(|at| now < at) {
             return None;
@@ -243,7 +244,7 @@ impl ActivityWatch {
             self.unheard_since.get_or_insert(now);
         }
         match &mut self.doing {
-            // A hook may confirm late what the screen has shown.
+            // A hook may confirm later what the screen has shown.
             Some(doing) if doing.activity == activity => {
                 if source == ActivitySource::Hooks {
                     doing.source = source;
@@ -261,8 +262,8 @@ mod tests {
     const LOOK: Look =
         Look { shown: OnScreen::Nothing, is_at_rest: true, is_recognised: true, at_work: None };
 
-    /// Looks at what is shown as often as the machine wants to, from one time to another, and
-    /// returns what the daemon is told.
+    /// Looks as often as the machine asks to during `times`, always with the same evidence. Returns
+    /// the reports to the daemon.
     fn told(watch: &mut ActivityWatch, times: std::ops::Range<u64>, look: Look) -> Vec<String> {
         watch.changed(Moment(times.start));
         let mut told = Vec::new();
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn screen_tells_what_an_agent_without_hooks_does() {
+    fn agent_without_hooks_is_judged_by_its_screen() {
         let mut watch = ActivityWatch::default();
         assert_eq!(told(&mut watch, 0..1000, LOOK), ["250 starting screen"]);
         assert_eq!(told(&mut watch, 1000..3000, shows(OnScreen::InputLine)), ["1750 idle screen"]);
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_count_more_than_the_screen() {
+    fn hooks_outrank_the_screen() {
         let mut watch = ActivityWatch::default();
         assert_eq!(
             told(&mut watch, 0..2000, shows(OnScreen::InputLine)),
@@ -319,7 +320,7 @@ mod tests {
         // The sign of work stays on the screen for a moment.
         assert_eq!(told(&mut watch, 5000..5500, shows(OnScreen::Busy)), ["5000 idle hooks"]);
         assert_eq!(told(&mut watch, 5500..9000, shows(OnScreen::InputLine)), [""; 0]);
-        // Work of which hooks do not report, such as compaction.
+        // Hooks do not report some work, such as compaction.
         assert_eq!(told(&mut watch, 9000..12_000, shows(OnScreen::Busy)), ["10250 working screen"]);
         assert_eq!(watch.unheard_since(), None);
     }
@@ -341,7 +342,7 @@ mod tests {
         assert_eq!(told(&mut watch, 9900..11_000, shows(OnScreen::Busy)), ["10000 working hooks"]);
     }
 
-    /// A hook of the user's may have answered it.
+    /// One of the user's hooks may have answered it.
     #[test]
     fn permission_without_a_dialog_ends() {
         let mut watch = ActivityWatch::default();
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn question_stays_one_although_its_tool_needs_permission() {
+    fn permission_request_does_not_replace_open_question() {
         let mut watch = ActivityWatch::default();
         watch.report(Moment(0), Point::PersonAsked);
         watch.report(Moment(10), Point::PermissionAsked);
@@ -363,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn short_changes_are_not_told_and_all_is_told_again_after_a_reconnection() {
+    fn short_changes_are_not_reported_and_reconnection_reports_again() {
         let mut watch = ActivityWatch::default();
         watch.report(Moment(0), Point::PromptSubmitted);
         assert!(watch.tell(Moment(0)).is_some());

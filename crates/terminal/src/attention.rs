@@ -1,21 +1,21 @@
-//! The attention that an agent wants from its person: the sign in its terminal's title, and the
-//! moments at which the person is notified.
+//! An agent's claim on its person's attention: the sign in the terminal's title, and the times when
+//! the person is notified.
 
 use crate::overlay::Sign;
 use protocol::{Moment, activity::Activity};
 use std::fmt;
 
-/// The time for which a dialog must be open before the person is notified of it.
+/// How long a dialog must be open before the person is notified.
 const ASKED_MS: u64 = 500;
 
-/// The time for which an agent must rest before its work counts as finished: a message from another
-/// agent may begin its next turn.
+/// How long an agent must be idle before its work counts as finished: a message from another agent
+/// may begin its next turn.
 const RESTED_MS: u64 = 1000;
 
-/// The time after a key in which a terminal counts as looked at, if it does not report its focus.
+/// How long after a key the person counts as looking at a terminal that does not report its focus.
 pub const KEY_MS: u64 = 10_000;
 
-/// The least time between two notices that the agent has written to its person.
+/// The minimum time between two notices that the agent has sent a message to its person.
 const WROTE_MS: u64 = 5000;
 
 /// A reason to notify an agent's person.
@@ -47,22 +47,23 @@ impl fmt::Display for Notice {
 #[derive(Debug)]
 pub struct Attention {
     activity: Option<Activity>,
-    /// Whether the terminal has the focus, once it has reported.
+    /// Whether the terminal has the focus; `None` before its first report.
     is_focused: Option<bool>,
-    /// The moment of the last key, or of the start.
+    /// The time of the last key, or of the start.
     last_key: Moment,
-    /// The number of other terminals in which the person looks at the agent.
+    /// The number of other terminals that show the agent to its person.
     viewers: usize,
     /// Whether the agent has finished since its person last looked.
     is_unseen: bool,
-    /// The moment at which the person is to be notified of the activity.
+    /// When to notify the person of the activity.
     due: Option<Moment>,
-    /// The moment of the last notice that the agent has written.
+    /// When the person was last notified of a message from the agent.
     wrote: Option<Moment>,
 }
 
 impl Attention {
-    /// Returns the state at the start of an agent, whose person has just started it.
+    /// Returns the state at an agent's start. The person has just started it, and so is looking at
+    /// it.
     #[must_use]
     pub fn new(now: Moment) -> Self {
         Self {
@@ -92,13 +93,13 @@ impl Attention {
         self.is_unseen
     }
 
-    /// The moment at which [`Attention::take_due`] is due.
+    /// The time to call [`Attention::take_due`].
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
         self.due
     }
 
-    /// Notes what the agent does.
+    /// Notes the agent's activity.
     pub fn does(&mut self, now: Moment, activity: Activity) {
         let before = self.activity.replace(activity);
         if before == Some(activity) {
@@ -107,12 +108,12 @@ impl Attention {
         self.due = match activity {
             Activity::WaitsForPermission | Activity::AsksPerson => Some(now.plus(ASKED_MS)),
             Activity::Idle if before == Some(Activity::Working) => Some(now.plus(RESTED_MS)),
-            // A dialog that was answered elsewhere leads to no notice, and neither does the start.
+            // A dialog that was answered elsewhere causes no notice. Neither does the start.
             _ => None,
         };
     }
 
-    /// Notes whether the terminal has the focus, as it has reported.
+    /// Notes the terminal's report of its focus.
     pub fn focus(&mut self, is_focused: bool) {
         self.is_focused = Some(is_focused);
         self.is_unseen &= !is_focused;
@@ -124,7 +125,7 @@ impl Attention {
         self.is_unseen = false;
     }
 
-    /// Notes the number of other terminals in which the person looks at the agent.
+    /// Notes the number of other terminals that show the agent to its person.
     pub fn viewers(&mut self, viewers: usize) {
         self.viewers = viewers;
         self.is_unseen &= viewers == 0;
@@ -139,8 +140,8 @@ impl Attention {
         Some(Notice::Wrote)
     }
 
-    /// Returns the notice that is due. Each dialog has one; of work that finishes while nobody
-    /// looks, only the first.
+    /// Returns the notice that is due. Each dialog has one. Work that finishes while the person is
+    /// not looking has one until the person looks.
     pub fn take_due(&mut self, now: Moment) -> Option<Notice> {
         self.due.take_if(|due| *due <= now)?;
         if self.is_looked_at(now) {
@@ -166,7 +167,7 @@ impl Attention {
 mod tests {
     use super::*;
 
-    /// Returns the notices until a moment.
+    /// Returns the notices up to a time.
     fn notices(attention: &mut Attention, until: u64) -> Vec<(u64, Notice)> {
         let mut notices = Vec::new();
         while let Some(at) = attention.deadline().filter(|at| at.0 <= until) {
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn terminal_without_reports_is_looked_at_for_a_while_after_a_key() {
+    fn key_counts_as_a_look_at_a_terminal_without_focus_reports() {
         let mut attention = Attention::new(Moment(0));
         attention.does(Moment(0), Activity::Working);
         attention.key(Moment(5000));
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn agent_that_another_terminal_shows_is_looked_at() {
+    fn attached_terminal_counts_as_a_look_at_the_agent() {
         let mut attention = unfocused();
         attention.viewers(1);
         assert_eq!(attention.wrote(Moment(0)), None);

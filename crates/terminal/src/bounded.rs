@@ -1,8 +1,8 @@
-//! Queues that keep their newest values only.
+//! Queues that keep only their newest values.
 
 use std::collections::VecDeque;
 
-/// Adds a value. If the queue has `max` values already, the oldest one goes.
+/// Adds a value. Drops the oldest value if the queue already has `max` values.
 pub(crate) fn push<T>(queue: &mut VecDeque<T>, max: usize, value: T) {
     if queue.len() == max {
         queue.pop_front();

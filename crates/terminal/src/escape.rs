@@ -1,10 +1,9 @@
 //! A tokenizer that tells a terminal's escape sequences from text, byte by byte.
 //!
-//! All code in the terminal side that reads raw bytes uses this tokenizer: [`super::keys`] for the
-//! bytes that a terminal sends, `screen/parser_input.rs` and [`super::screen::tail`] for the bytes
-//! that a program prints. The tokenizer keeps its state between bytes, so tokens do not depend on
-//! how the bytes were cut into pieces. It keeps at most [`PARAMETER_BYTES_MAX`] bytes of a
-//! sequence.
+//! All code in the terminal side that reads raw bytes uses this tokenizer: [`super::keys`] for
+//! bytes from a terminal, `screen/parser_input.rs` and [`super::screen::tail`] for bytes from a
+//! program. The tokenizer keeps its state between bytes, so tokens do not depend on how the bytes
+//! were split. It keeps at most [`PARAMETER_BYTES_MAX`] bytes of a sequence.
 //!
 //! Keyboards and programs send the same kinds of sequences (ECMA-48). The two kinds of [`Sender`]
 //! differ in these bytes:
@@ -17,19 +16,20 @@
 //! | CAN, SUB in a sequence | a key, as above | cancels the sequence |
 //!
 //! An `ESC` from a keyboard may be the Escape key or the beginning of a sequence. Only the time
-//! until the next byte tells which, and the tokenizer does not know the time: `keys/decoder.rs`
-//! reads the tokenizer's state and resets it.
+//! until the next byte tells which. The tokenizer has no clock, so `keys/decoder.rs` reads the
+//! tokenizer's state and resets it.
 //!
 //! `vte`, the parser of the screen's grid, cannot be used here. It does not say whether a sequence
-//! is unfinished, reports no APC, PM and SOS strings and no SS3, and stores a whole OSC string in
-//! memory, which `screen/parser_input.rs` has to prevent.
+//! is unfinished, and reports no APC, PM and SOS strings and no SS3. It also stores a whole OSC
+//! string in memory; `screen/parser_input.rs` has to prevent that.
 
 pub(super) const ESC: u8 = 0x1b;
 const BEL: u8 = 0x07;
 const CAN: u8 = 0x18;
 const SUB: u8 = 0x1a;
 
-/// The most bytes of a control sequence that are kept. The rest of a longer sequence is dropped.
+/// The maximum number of bytes of a control sequence that are kept. The rest of a longer sequence
+/// is dropped.
 pub(super) const PARAMETER_BYTES_MAX: usize = 64;
 
 /// The sender of a stream of bytes: one of the two sides of a terminal.
@@ -105,7 +105,7 @@ pub(super) enum State {
     String(StringKind),
     /// `ESC` was the last byte of a string: a `\` ends it.
     StringEscape(StringKind),
-    /// Raw bytes, of which this many are still to come.
+    /// Raw bytes; this many are still to come.
     Raw(u8),
 }
 
@@ -134,7 +134,7 @@ impl Tokenizer {
         self.state == State::Text
     }
 
-    /// Drops an unfinished sequence. Returns the state before that.
+    /// Drops an unfinished sequence. Returns the previous state.
     pub(super) fn reset(&mut self) -> State {
         std::mem::take(&mut self.state)
     }
@@ -205,7 +205,7 @@ impl Tokenizer {
             (Sender::Keyboard, _) => self.finish(Token::Escape(byte)),
             (Sender::Program, 0x20..=0x2f) => self.enter(State::Intermediate),
             (Sender::Program, 0x30..=0x7e) => self.finish(Token::Escape(byte)),
-            // Terminals ignore DEL and bytes outside of ASCII within an escape sequence.
+            // Inside an escape sequence, terminals ignore DEL and bytes outside of ASCII.
             (Sender::Program, _) => None,
         }
     }
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(tokenizer.next(b'm'), Some(Token::Csi { parameters, last: b'm' }));
     }
 
-    /// Generates a complete token's bytes, which are the same from either sender, and the expected
+    /// Generates the bytes of a complete token, identical for both senders, and the expected
     /// tokens.
     fn piece() -> impl Strategy<Value = (Vec<u8>, Vec<String>)> {
         let strings = prop::sample::select(vec![
@@ -369,10 +369,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// A token is read in the same way alone and after an unfinished token, which the new
-        /// token's ESC cuts off.
+        /// The ESC of a new token cuts off an unfinished token, so the new token reads the same as
+        /// alone.
         #[test]
-        fn pieces_are_their_tokens_after_any_cut(
+        fn token_reads_the_same_after_a_cut_one(
             pieces in prop::collection::vec(piece(), 1..8),
             cut in any::<prop::sample::Index>(),
             is_keyboard in any::<bool>(),

@@ -1,7 +1,7 @@
-//! Failed deliveries of the agent's messages, and the wording of the notices about them.
+//! Failed deliveries of the agent's messages, and how the notices are worded.
 //!
-//! A message that is refused at once and one that fails later have the same wording. Text from
-//! other agents and from the daemon is flattened to one line by [`to_line`].
+//! A message that is refused at once is worded like one that fails later. [`to_line`] flattens text
+//! from other agents and from the daemon to one line.
 
 use super::output::SendHandle;
 use protocol::{
@@ -10,14 +10,14 @@ use protocol::{
     text::is_hidden,
 };
 
-/// The most characters of a recipient's name that a notice shows.
+/// The maximum length of a recipient's name in a notice, in characters.
 pub(super) const RECIPIENT_CHARS: usize = 64;
-/// The most characters of a reason that a notice shows.
+/// The maximum length of a reason in a notice, in characters.
 const WHY_CHARS: usize = 400;
-/// The most characters of an id that a notice shows.
+/// The maximum length of an id in a notice, in characters.
 const ID_CHARS: usize = 64;
 
-/// A failed delivery: a message of the agent's that did not reach its recipient, or one of its
+/// A failed delivery: a message from the agent that did not reach its recipient, or one of its
 /// recipients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryFailure {
@@ -27,26 +27,26 @@ pub struct DeliveryFailure {
     pub id: Option<String>,
     /// The recipient that did not get the message, if the daemon names it.
     pub to: Option<String>,
-    /// The part of the system that gave up.
+    /// The component that gave up.
     pub cause: FailureCause,
     /// A sentence that says why.
     pub why: String,
 }
 
-/// The part of the system that gave up on a message.
+/// The component that gave up on a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureCause {
-    /// The daemon, or the recipient through the daemon, with a NACK that has this code.
+    /// The daemon, or the recipient through the daemon, by a NACK with this code.
     Nack(NackCode),
     /// The wrapper, which did not send the message, or the daemon, which rejected it with a code
-    /// that the wrapper does not know.
+    /// unknown to the wrapper.
     Unsent,
-    /// The relay, which ended for good without an answer.
+    /// The relay, which ended for good before it answered.
     Unanswered,
 }
 
 impl DeliveryFailure {
-    /// Returns a copy in which every foreign text is one short line.
+    /// Returns a copy with each foreign text as one short line.
     pub(super) fn flattened(&self) -> Self {
         let Self { handle, cause, .. } = *self;
         let id = self.id.as_deref().map(|id| to_line(id, ID_CHARS));
@@ -63,8 +63,7 @@ impl DeliveryFailure {
         };
         let why = self.why.trim_end_matches('.');
         match self.cause {
-            // The daemon writes the recipient's name and a colon in front of the recipient's own
-            // words.
+            // The daemon puts the recipient's name and a colon before the recipient's own words.
             FailureCause::Nack(NackCode::Refused) => match why.split_once(": ") {
                 Some((recipient, words)) => format!("{verb}: {recipient}: \"{words}\""),
                 None => format!("{verb}: \"{why}\""),
@@ -128,8 +127,8 @@ pub(super) fn advice(cause: FailureCause, to: &str, id: &str) -> String {
 
 /// Returns a foreign text as one line of at most `chars_max` characters, plus an ellipsis.
 ///
-/// Brackets become round brackets, and double quotation marks single ones. As a result, no part of
-/// the line can end the quotation around it, or be read as a frame, an opening line or a block.
+/// Brackets become parentheses, and double quotation marks single ones. As a result, no part of the
+/// line can end the quotation around it, or be read as a frame, an opening line or a block.
 pub(super) fn to_line(text: &str, chars_max: usize) -> String {
     let mut line = String::new();
     let mut left = chars_max;

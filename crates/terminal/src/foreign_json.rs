@@ -1,14 +1,14 @@
-//! JSON from agent CLIs, which is not always Unicode text.
+//! JSON from agent CLIs. It is not always Unicode text.
 //!
 //! A CLI cuts a text at a number of UTF-16 units and writes half of a surrogate pair (`\ud83d`), a
-//! tool's output has bytes that are not UTF-8, a crash leaves NULs in a file. None of that should
-//! cost the rest of a row.
+//! tool's output has bytes that are not UTF-8, a crash leaves NULs in a file. The rest of the row
+//! must stay readable.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-/// Returns the text with U+FFFD in place of what is not Unicode, and with blanks in place of
+/// Returns the text with U+FFFD in place of bytes that are not Unicode, and blanks in place of
 /// control characters, which JSON does not allow.
 #[must_use]
 pub fn repaired(json: &[u8]) -> Cow<'_, str> {
@@ -45,7 +45,7 @@ fn half_pairs(json: &str) -> Vec<usize> {
                 halves.push(at);
                 at += ESCAPE_BYTES;
             }
-            // Another escape, whose second character may be a backslash.
+            // Another escape; its second character may be a backslash.
             _ => at += 2,
         }
         at = at.min(bytes.len());
@@ -60,8 +60,8 @@ fn unit(bytes: &[u8], at: usize) -> Option<u16> {
     digits.try_fold(0, |unit, digit| Some(unit << 4 | u16::try_from(digit?).ok()?))
 }
 
-/// Returns the elements of a list that have this form. Others are skipped, since later versions of
-/// a CLI add kinds of elements.
+/// Returns the elements of a list that deserialize to `T`. Others are skipped, since later versions
+/// of a CLI add kinds of elements.
 pub(crate) fn elements<'a, T: Deserialize<'a>>(list: &'a RawValue) -> Vec<T> {
     let all: Vec<&RawValue> = serde_json::from_str(list.get()).unwrap_or_default();
     all.into_iter().filter_map(|element| serde_json::from_str(element.get()).ok()).collect()
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_of_another_form_are_skipped() {
+    fn elements_of_other_kinds_are_skipped() {
         let list = RawValue::from_string(r#"["a",7,{"b":1},null,"c"]"#.to_owned()).unwrap();
         assert_eq!(elements::<String>(&list), ["a", "c"]);
         let none = RawValue::from_string(r#"{"a":1}"#.to_owned()).unwrap();

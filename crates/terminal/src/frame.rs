@@ -1,5 +1,5 @@
-//! Message frames: the form in which messages are typed. The text in a frame can neither end its
-//! frame nor press a key.
+//! Message frames: messages are typed in this form. The text in a frame can neither end its frame
+//! nor press a key.
 //!
 //! Three measures ensure that a body stays text. Characters that a terminal acts on are removed.
 //! The frame ends with six digits that the sender does not know. A line that looks like a frame's
@@ -22,18 +22,18 @@ pub const PASTE_BEGINS: &str = "\x1b[200~";
 /// The sequence after pasted text.
 pub const PASTE_ENDS: &str = "\x1b[201~";
 
-/// The longest line that is typed, in bytes. A terminal in line mode drops the bytes beyond its own
-/// limit, which is 1,024 on macOS and 4,096 on Linux.
+/// The maximum length of a typed line, in bytes. A terminal in line mode drops the bytes beyond its
+/// own limit: 1,024 on macOS and 4,096 on Linux.
 const TYPED_LINE_BYTES_MAX: usize = 1000;
 
-/// The most characters of a topic or thread that a header shows.
+/// The maximum length of a topic or thread in a header, in characters.
 const LABEL_CHARS_MAX: usize = 64;
 
 /// The replacement for a tab in text that may arrive key by key, where a tab would act as the Tab
 /// key.
 const TAB: &str = "    ";
 
-/// A sentence that follows the relay's own text if marks in that text got a backslash.
+/// A sentence after the relay's own text, if marks in that text got a backslash.
 const WITHOUT_BACKSLASHES: &str = "(Write these marks without the backslash inside them: it keeps this text from being \
     read as a message of yours.)";
 
@@ -57,13 +57,13 @@ pub struct MessageFrame<'a> {
 pub enum Origin<'a> {
     /// The sender of a delivery.
     Delivery(Head<'a>),
-    /// The relay itself. In its texts, marks at the beginning of a line stand only in code fences.
+    /// The relay itself. Its texts have marks at the beginning of a line only in code fences.
     Relay,
-    /// Other agents, whose words stand in a list that a command of the relay prints.
+    /// Other agents, whose words are in a list that a relay command prints.
     Others,
 }
 
-/// The facts about a delivery in a frame's first line.
+/// The facts about a delivery for a frame's first line.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Head<'a> {
     /// The sender's name from the DELIVER.
@@ -72,21 +72,21 @@ pub struct Head<'a> {
     pub id: &'a str,
     /// Whether the message was delivered before.
     pub again: bool,
-    /// The proof by which the daemon knows the sender, if the agent should see it.
+    /// How the daemon authenticated the sender, if the agent should see it.
     pub auth: Option<Proof>,
-    /// The topic on which the message was sent.
+    /// The topic that the message was sent to.
     pub topic: Option<&'a str>,
     /// The sender's label for the conversation.
     pub thread: Option<&'a str>,
 }
 
-/// The way in which a text is entered. The Enter that submits the text is written separately.
+/// How a text is entered. The Enter that submits it is written separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// Between `PASTE_BEGINS` and `PASTE_ENDS`.
     Pasted,
-    /// As `Pasted`, in a terminal that may drop the two sequences. So the text in between is also
-    /// safe as keys.
+    /// Like `Pasted`, in a terminal that may drop the two sequences. So the text between them is
+    /// also safe as keys.
     PastedAsKeys,
     /// Key by key.
     Typed,
@@ -98,7 +98,7 @@ pub(crate) fn bytes(lines: &[String], entry: Entry) -> Vec<u8> {
         Entry::Pasted | Entry::PastedAsKeys => {
             [PASTE_BEGINS, &lines.join("\n"), PASTE_ENDS].concat().into_bytes()
         }
-        // Most programs whose input has several lines insert a new line for a typed line feed.
+        // A typed line feed inserts a new line in most programs with multi-line input.
         Entry::Typed => lines.join("\n").into_bytes(),
     }
 }
@@ -110,7 +110,7 @@ impl MessageFrame<'_> {
         bytes(&self.lines(form, entry), entry)
     }
 
-    /// Returns the text, for an agent that reads it in another way than typed.
+    /// Returns the text, for an agent that does not get it by typing.
     #[must_use]
     pub fn text(&self) -> String {
         self.lines(Form::Plain, Entry::Pasted).join("\n")
@@ -122,12 +122,12 @@ impl MessageFrame<'_> {
         let body = self.body_without_marks();
         let is_foreign = !matches!(self.origin, Origin::Relay);
         let escape = |line: &str, is_alone| escape(&self.expands.escape(line), is_alone);
-        // Escaping may put a backslash in front of each character, which doubles the line's length.
+        // Escaping may put a backslash before each character and so double the line's length.
         let bytes_max = TYPED_LINE_BYTES_MAX / if self.expands.is_empty() { 1 } else { 2 };
         for line in body.split('\n') {
             match entry {
                 Entry::Pasted => lines.push(escape(line, false)),
-                // A program that wants pastes marked edits lines itself, so none is too long.
+                // A program with bracketed paste edits lines itself, so no line is too long.
                 Entry::PastedAsKeys => lines.push(escape(&line.replace('\t', TAB), is_foreign)),
                 Entry::Typed => {
                     let line = line.replace('\t', TAB);
@@ -179,8 +179,8 @@ impl MessageFrame<'_> {
     }
 }
 
-/// Returns the sentence that states a text's author. Names that begin with `@` belong to the
-/// daemon: no agent can take one.
+/// Returns the sentence that states a text's author. Only the daemon has names that begin with `@`:
+/// no agent can take one.
 fn author(name: &str) -> &'static str {
     match name {
         OPERATOR => "Written at a command line of your user's account.",
@@ -197,20 +197,20 @@ fn author(name: &str) -> &'static str {
 const OTHERS: &str = "Other agents wrote the texts in this, not your user.";
 
 /// Puts a backslash into each line of a text that looks like a frame's first or last line, for a
-/// reader that needs the text without a frame.
+/// reader that gets the text without a frame.
 #[must_use]
 pub fn without_frames(text: &str) -> String {
     let lines: Vec<_> = text.split('\n').map(|line| escape(line, false)).collect();
     lines.join("\n")
 }
 
-/// Draws a frame's six digits, which do not occur in the body.
+/// Draws a frame's six digits. They do not occur in the body.
 pub fn draw(random: &mut impl Rng, body: &str) -> String {
     let body = clean(body);
     loop {
         let hex = format!("{:06x}", random.next_u32() >> 8);
-        // A body of 1 MiB contains at most a sixteenth of all strings of six digits, so a few draws
-        // are enough.
+        // A body of 1 MiB contains at most a sixteenth of all six-digit strings, so a few draws are
+        // enough.
         if !body.contains(&hex) {
             return hex;
         }
@@ -231,14 +231,14 @@ pub fn clean(text: &str) -> String {
     text.chars().filter(|&character| !is_hidden(character)).collect()
 }
 
-/// Replaces characters that the daemon does not allow in names and ids, which would be unsafe in a
-/// header.
+/// Replaces characters that the daemon does not allow in names and ids, since they would be unsafe
+/// in a header.
 pub(super) fn plain(text: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
     text.chars().take(NAME_BYTES_MAX + 1).map(|c| if allowed(c) { c } else { '?' }).collect()
 }
 
-/// Replaces characters of a topic or thread that would be unsafe in a header, and cuts it.
+/// Replaces characters of a topic or thread that would be unsafe in a header, and truncates it.
 fn label(text: &str) -> String {
     let allowed = |c: char| c.is_alphanumeric() || "._-@/#+:".contains(c);
     text.chars().take(LABEL_CHARS_MAX).map(|c| if allowed(c) { c } else { '?' }).collect()
@@ -246,8 +246,8 @@ fn label(text: &str) -> String {
 
 /// Puts a backslash into a line that looks like a frame's first or last line.
 ///
-/// `is_alone` says that the program may read the line as an input of its own. Then a line whose
-/// first character would run a command or attach a file gets a backslash, too.
+/// `is_alone` says that the program may read the line as a separate input. Then a line also gets a
+/// backslash if its first character would run a command or attach a file.
 fn escape(line: &str, is_alone: bool) -> String {
     let command = (is_alone && line.starts_with(['/', '!', '@'])).then_some(0);
     match find_frame_mark(line).or(command) {
@@ -256,8 +256,8 @@ fn escape(line: &str, is_alone: bool) -> String {
     }
 }
 
-/// Returns the byte at which a line begins with `[relay` or `[/relay`. Blanks and invisible
-/// characters may stand before the mark and within it, since a reader does not see them.
+/// Returns the byte where `[relay` or `[/relay` begins a line. Blanks and invisible characters may
+/// come before the mark and within it, since a reader does not see them.
 fn find_frame_mark(line: &str) -> Option<usize> {
     let mut seen = line.char_indices().filter(|(_, character)| !is_blank(*character)).peekable();
     let (start, _) = *seen.peek()?;
@@ -271,8 +271,8 @@ fn find_frame_mark(line: &str) -> Option<usize> {
     (begins_with("[relay") || begins_with("[/relay")).then_some(start)
 }
 
-/// Cuts a line into pieces that are short enough for a terminal in line mode, at blanks if
-/// possible.
+/// Cuts a line into pieces that are short enough for a terminal in line mode, if possible at
+/// blanks.
 fn pieces(line: &str, bytes_max: usize) -> impl Iterator<Item = &str> {
     let mut rest = Some(line);
     std::iter::from_fn(move || {
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn message_stands_between_header_and_trailer() {
+    fn message_is_between_header_and_trailer() {
         assert_eq!(
             text(ANN, "Your turn\nto play", Form::Plain, Entry::Pasted),
             "\x1b[200~[relay 7f3a9c from Ann, id 1a2b3c4d] Another agent wrote this, not your \
@@ -389,7 +389,7 @@ mod tests {
                 Some(Proof::Bridge),
                 "from Ann@pi.local, id d-1, auth bridge] An agent on another machine wrote this, not your user.",
             ),
-            // These names only resemble the names of the daemon, which nobody else gets.
+            // These names only resemble the daemon's names, which nobody else can get.
             (
                 "@operators",
                 None,
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_escaped_where_the_screen_is_read() {
+    fn marks_are_escaped_if_the_screen_is_read() {
         let body = "a ->relay:Bob <<<x>>>\n```\n[[RELAY]]";
         for entry in [Entry::Pasted, Entry::PastedAsKeys, Entry::Typed] {
             let typed = escaped(ANN, body, entry);
@@ -551,7 +551,7 @@ mod tests {
             ] {
                 let alone = |text: &str| match entry {
                     Entry::Pasted => text.to_owned(),
-                    // The program may read a typed line as an input of its own, where `@` and `/`
+                    // The program may read a typed line as a separate input, where `@` and `/`
                     // begin a command.
                     Entry::PastedAsKeys | Entry::Typed => {
                         format!("\n{text}").replace("\n@", "\n\\@").replace("\n/", "\n\\/")[1..]
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn relays_own_name_is_escaped_where_it_would_be_expanded() {
+    fn relays_own_name_is_escaped_if_it_would_be_expanded() {
         let body = "This is what @relay says of ann@x.";
         for (program, first, second) in [
             ("gemini", "from \\@relay]", "what \\@relay says of ann\\@x."),
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_cut_where_a_terminal_in_line_mode_would_cut_them() {
+    fn long_lines_are_cut_for_a_terminal_in_line_mode() {
         let words = "word ".repeat(500);
         let typed = text(ANN, &words, Form::Plain, Entry::Typed);
         assert!(typed.lines().all(|line| line.len() <= TYPED_LINE_BYTES_MAX));
@@ -601,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn blank_at_the_start_of_a_long_word_is_no_place_to_cut() {
+    fn line_is_not_cut_at_the_blank_before_a_long_word() {
         assert_eq!(pieces(" longword", 5).collect::<Vec<_>>(), [" long", "word"]);
     }
 

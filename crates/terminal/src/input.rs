@@ -19,15 +19,15 @@ pub struct IncomingMessage {
     pub from: String,
     /// The id of the sender's session.
     pub session: Option<String>,
-    /// The proof by which the daemon knows the sender, if the DELIVER states it.
+    /// How the daemon authenticated the sender, if the DELIVER states it.
     pub auth: Option<Proof>,
-    /// The topic on which the message was sent.
+    /// The topic that the message was sent to.
     pub topic: Option<String>,
     /// The sender's label for the conversation.
     pub thread: Option<String>,
     /// Whether the message is typed before waiting messages that are not urgent.
     pub urgent: bool,
-    /// The number of this delivery attempt, from 1. At a redelivery it is 2 or more.
+    /// The number of this delivery attempt, from 1; at a redelivery, at least 2.
     pub attempt: u32,
     /// The sender's count of messages with the agent.
     pub hops: Option<LoopCount>,
@@ -38,7 +38,8 @@ pub struct IncomingMessage {
 }
 
 impl IncomingMessage {
-    /// Returns what a frame's first line states. `auth` is the proof that the agent should see.
+    /// Returns the facts for a frame's first line. `auth` is the authentication that the agent
+    /// should see.
     pub(crate) fn head(&self, auth: Option<Proof>) -> Head<'_> {
         Head {
             from: &self.from,
@@ -51,18 +52,18 @@ impl IncomingMessage {
     }
 }
 
-/// A message of the agent's that waits at its recipient.
+/// A message from the agent that waits at its recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadMessage {
     /// The message's handle, if the wrapper sent the message and still knows it.
     pub handle: Option<SendHandle>,
     /// The recipient's name.
     pub to: String,
-    /// The time for which the message has waited, in milliseconds.
+    /// How long the message has waited, in milliseconds.
     pub for_ms: u64,
-    /// The reason, in words of the recipient's.
+    /// The reason, in the recipient's words.
     pub why: String,
-    /// The activity of the recipient, and for how many milliseconds, if that is known.
+    /// The recipient's activity and its duration in milliseconds, if known.
     pub doing: Option<(Activity, u64)>,
 }
 
@@ -80,21 +81,21 @@ pub enum Input<'a> {
         /// The new number of rows.
         rows: usize,
     },
-    /// The message of [`Output::Expand`](super::Output::Expand) goes to these agents, or to nobody,
-    /// for a reason that is a clause.
+    /// The message of [`Output::Expand`](super::Output::Expand) goes to these agents. If it goes to
+    /// nobody, the error is a clause that says why.
     Expanded(OutgoingMessage, Result<Vec<String>, String>),
     /// A message arrived for the agent.
     Delivered(IncomingMessage),
-    /// The daemon accepted a message of the agent's.
+    /// The daemon accepted a message from the agent.
     Accepted {
         /// The handle of the message.
         handle: SendHandle,
         /// Whether the message waits because its recipient is not connected.
         away: bool,
     },
-    /// A message of the agent's was not delivered, now or after an earlier acceptance.
+    /// A message from the agent was not delivered, now or after an earlier acceptance.
     Undelivered(DeliveryFailure),
-    /// A message of the agent's waits at its recipient.
+    /// A message from the agent waits at its recipient.
     Unread(UnreadMessage),
     /// The connection to the relay was made (`true`) or lost.
     Connected(bool),
@@ -113,9 +114,9 @@ pub enum Input<'a> {
     Owned(TranscriptId),
     /// A transcript that may be the child's has one more record.
     Recorded(TranscriptId, Record),
-    /// All records that the followed transcripts contained at the moment `at` have been passed on.
+    /// All records in the followed transcripts up to the time `at` have been passed on.
     Searched {
-        /// The moment at which the files were read.
+        /// When the files were read.
         at: Moment,
         /// Whether no other agent of the same kind worked in the child's directory then.
         is_alone: bool,
@@ -124,27 +125,27 @@ pub enum Input<'a> {
     Reads {
         /// The program.
         reader: Reader,
-        /// Whether the terminal gathers lines for it, as far as the system says.
+        /// Whether the terminal gathers lines for it, according to the system.
         gathers_lines: bool,
     },
-    /// An inner `run` has marked that the output from here on is its own (`true`), or no longer.
+    /// An inner `run` has marked that the output from here on belongs to it (`true`), or no longer.
     InnerOutput(bool),
     /// A hook reports, and waits for [`Output::Hooked`](super::Output::Hooked).
     Hooked(Caller, hook::Report),
-    /// This hook was gone when it was answered.
+    /// This hook had ended before it was answered.
     HookGone(Caller),
-    /// This hook was answered with a text, and has disconnected without PRINTED.
+    /// This hook was answered with a text, and disconnected without PRINTED.
     HookUnconfirmed(Caller),
-    /// The process of [`Output::Wake`](super::Output::Wake) has not brought the delivery with this
-    /// id to the agent, and will not.
+    /// The process of [`Output::Wake`](super::Output::Wake) failed to deliver the message with this
+    /// id to the agent.
     NotWoken(String),
-    /// A command of the agent's takes the message whose id begins so, or all messages, and waits
-    /// for [`Output::Taken`](super::Output::Taken).
+    /// A command of the agent takes the message whose id begins with this text, or all messages,
+    /// and waits for [`Output::Taken`](super::Output::Taken).
     Take(Caller, Option<String>),
-    /// A command of the agent's is about to send a message to this recipient, and waits for
+    /// A command of the agent is about to send a message to this recipient, and waits for
     /// [`Output::Counted`](super::Output::Counted).
     Count(Caller, String),
-    /// The agent and this other one have edited the file with this path within ten minutes.
+    /// Both the agent and this other agent have edited the file with this path within ten minutes.
     Collided(String, String),
     /// The terminal side's deadline is reached.
     Tick,

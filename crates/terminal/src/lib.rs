@@ -1,11 +1,10 @@
 //! The terminal side: the state machine between an agent's terminal and the relay. It never waits
 //! and reads no clock.
 //!
-//! A driver passes on everything that happens as an [`Input`] and performs each [`Output`] in
-//! order. Two parts do the work. The `listener` reads the agent's messages from its screen or from
-//! its transcript. The `injector` types incoming messages into the terminal when nothing hinders
-//! that, in the way that the program's [`recipe`] states. The terminal side passes facts from one
-//! part to the other.
+//! A driver passes on every event as an [`Input`] and performs each [`Output`] in order. Two parts
+//! do the work. The `listener` reads the agent's messages from its screen or from its transcript.
+//! The `injector` types incoming messages into the terminal when nothing obstructs that, as the
+//! program's [`recipe`] says. The terminal side passes facts from one part to the other.
 //!
 //! Begin with [`TerminalSide`]. Then, for messages out of the terminal: `listener`, [`screen`] and
 //! [`extract`] (rows of the grid to messages), [`transcript`] (the file of an agent CLI to
@@ -16,7 +15,7 @@
 //! and hears.
 //!
 //! Two words have a meaning of their own here: the *grid* is the rows of a terminal's screen, a
-//! *spot* the part of it around the cursor, by which a recipe decides.
+//! *spot* is the part around the cursor that a recipe reads.
 
 #![cfg_attr(
     test,
@@ -84,12 +83,12 @@ pub struct TerminalSide {
     listener: Listener,
     activity: ActivityWatch,
     is_connected: bool,
-    /// Whether the agent has been told that the relay rejects it for now.
+    /// Whether the agent was notified that the relay rejects it for now.
     is_rejection_told: bool,
     /// Whether the child has ended.
     is_child_gone: bool,
     settings: Settings,
-    /// Whether what is due waits for the driver to determine the reader.
+    /// Whether the actions that are due wait until the driver has determined the reader.
     awaits_reader: bool,
 }
 
@@ -168,7 +167,7 @@ impl TerminalSide {
         out.extend(self.activity.tell(now).map(Output::Activity));
     }
 
-    /// The time at which the driver must pass the next [`Input::Tick`].
+    /// When the driver must pass the next [`Input::Tick`].
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
         if self.is_child_gone {
@@ -177,19 +176,19 @@ impl TerminalSide {
         [self.tick_at(), self.activity.deadline()].into_iter().flatten().min()
     }
 
-    /// Returns the time at which the injector or the listener is due.
+    /// Returns when the injector or the listener is due.
     fn tick_at(&self) -> Option<Moment> {
         [self.injector.deadline(), self.listener.deadline()].into_iter().flatten().min()
     }
 
-    /// Whether the terminal side has room for more of the person's keys. Without room, the driver
+    /// Whether the terminal side has capacity for more of the person's keys. Otherwise the driver
     /// must not read the person's terminal.
     #[must_use]
     pub fn wants_keys(&self) -> bool {
         self.injector.wants_keys()
     }
 
-    /// Whether the terminal side has room for more messages. Without room, the driver must leave
+    /// Whether the terminal side has capacity for more messages. Otherwise the driver must leave
     /// them with the daemon.
     #[must_use]
     pub fn wants_messages(&self) -> bool {
@@ -221,7 +220,7 @@ impl TerminalSide {
     }
 
     /// Notes that the real terminal is gone: from now on the terminal side answers the child's
-    /// queries. The real one has answered the earlier ones.
+    /// queries. The real terminal has answered the earlier ones.
     pub fn lose_terminal(&mut self) {
         self.settings.attached = false;
         drop(self.listener.extractor.screen_mut().take_answers());
@@ -233,15 +232,15 @@ impl TerminalSide {
         State { connected: self.is_connected, ..self.injector.state() }
     }
 
-    /// Returns the dialog with numbered choices that the agent's CLI shows to its person. One in
-    /// which a key was pressed may be answered already: there is none until it has left the screen,
-    /// or ten seconds are over.
+    /// Returns the dialog with numbered choices that the agent's CLI shows to its person. After a
+    /// key press, a dialog may be answered already, so none is returned until it has left the
+    /// screen or ten seconds have passed.
     #[must_use]
     pub fn dialog(&self, now: Moment) -> Option<Dialog> {
         self.injector.dialog(now, &Spot::of(self.listener.screen()))
     }
 
-    /// Returns what is known about the terminal, and what follows from that for the next text.
+    /// Returns the known facts about the terminal, and their consequence for the next text.
     #[must_use]
     pub fn explain(&self, now: Moment) -> Explanation {
         let spot = Spot::of(self.listener.screen());
@@ -249,8 +248,8 @@ impl TerminalSide {
         self.injector.explain(now, &view(&self.listener, &spot, &shown))
     }
 
-    /// Returns the time since which the agent has worked without a report of a hook, if no hook has
-    /// ever reported.
+    /// Returns when the agent began to work without any hook's report, if no hook has ever
+    /// reported.
     #[must_use]
     pub fn unheard_since(&self) -> Option<Moment> {
         self.activity.unheard_since()
@@ -298,8 +297,8 @@ impl TerminalSide {
         self.is_connected = is_connected;
     }
 
-    /// Tells the agent that the relay rejected it. A temporary rejection is told once, however
-    /// often the wrapper tries to connect again.
+    /// Notifies the agent that the relay rejected it. A temporary rejection is reported once,
+    /// however often the wrapper tries to connect again.
     fn rejected(&mut self, why: &str, is_permanent: bool) {
         if is_permanent {
             self.is_connected = false;
@@ -321,8 +320,8 @@ impl TerminalSide {
         }
     }
 
-    /// Returns the recipe for a program that reads the terminal, if it is not the current one. If a
-    /// transcript is followed, its program stays the one that counts.
+    /// Returns the recipe for a program that reads the terminal, unless it is the current one.
+    /// While a transcript is followed, its program's recipe stays current.
     fn recipe_for(&self, reader: &Reader) -> Option<Recipe> {
         let Settings { book, system, recipe: command, transcript, .. } = &self.settings;
         match reader {
@@ -371,9 +370,10 @@ impl TerminalSide {
         self.act(now);
     }
 
-    /// Does what is due. If a key may be pressed by that, the reader was determined just now.
+    /// Performs the actions that are due. If this may press a key, the reader was determined just
+    /// now.
     fn act(&mut self, now: Moment) {
-        // A look at the activity alone must not hasten anything else.
+        // A look at the activity alone must not trigger anything else early.
         if self.tick_at().is_some_and(|at| at <= now) {
             self.tick(now);
         }
@@ -390,8 +390,8 @@ impl TerminalSide {
         self.listener.settle_inner_run(now);
         self.pass_on(now);
         let mut found = self.listener.tick(now);
-        // The driver determined the reader for the texts that wait at this point. A text that is
-        // added further below waits for the next tick.
+        // The driver determined the reader for the texts that wait now. A text added further below
+        // waits for the next tick.
         let reader_is_fresh = self.injector.has_text(now);
         let spot = Spot::of(self.listener.screen());
         let shown = self.injector.learn(now, &spot);
@@ -450,9 +450,9 @@ impl TerminalSide {
         }
     }
 
-    /// Puts the whole id of the delivery that a message answers in place of the id's beginning. If
-    /// there is no such delivery, the message is sent without an id, and the agent is told so unless
-    /// the message is for a guest, where it fails anyway.
+    /// Replaces the beginning of an id that the message answers by the delivery's whole id. If
+    /// there is no such delivery, the message is sent without an id. The agent is notified, unless
+    /// the message is for a guest: there it fails anyway.
     fn name_answered(&mut self, message: &mut OutgoingMessage) {
         if let Some(prefix) = message.reply_to.take() {
             message.reply_to = self.injector.find_given(&prefix);

@@ -1,5 +1,5 @@
-//! The listener: it reads the agent's messages from its screen or from its transcript, and
-//! remembers the outcome of each message.
+//! The listener, which reads the agent's messages from its screen or its transcript and remembers
+//! each message's outcome.
 
 mod inner_run;
 mod sent;
@@ -19,7 +19,7 @@ use protocol::{Moment, name};
 use sent::SentMessages;
 use std::mem;
 
-/// A fact that the listener has read. Facts are in the order in which the agent produced them.
+/// A fact that the listener has read. Facts come in the order that the agent produced them.
 pub(super) enum Event {
     /// The agent sends a message. Its `reply_to` may still be only the beginning of an id.
     Message(SendHandle, OutgoingMessage),
@@ -42,12 +42,12 @@ pub(super) struct Listener {
     pub(super) sent: SentMessages,
     next_handle: u64,
     pub(super) inner_run: InnerRun,
-    /// The facts that were read and are not passed on yet.
+    /// The facts that were read and not passed on yet.
     pub(super) events: Vec<Event>,
-    /// Whether the agent was told that an arrow after other text is no message. It is told once,
-    /// since it may only speak of messages.
+    /// Whether the agent was notified that an arrow after other text is no message. It is notified
+    /// once, since it may only be writing about messages.
     is_misplaced_told: bool,
-    /// Whether the screen is that of a shell, which shows the output of all that it runs.
+    /// Whether the screen is a shell's, and so shows the output of all that the shell runs.
     is_shell: bool,
 }
 
@@ -72,7 +72,7 @@ impl Listener {
         listener
     }
 
-    /// Returns the time at which the next tick is due.
+    /// Returns when the next tick is due.
     pub(super) fn deadline(&self) -> Option<Moment> {
         [self.extractor.deadline(), self.source.deadline(), self.inner_run.deadline()]
             .into_iter()
@@ -84,7 +84,7 @@ impl Listener {
         self.extractor.screen()
     }
 
-    /// Reads the screen as this program paints it.
+    /// Adjusts the reading of the screen to this program.
     pub(super) fn set_recipe(&mut self, recipe: &Recipe) {
         self.is_shell = recipe.is_shell;
         self.extractor.skip_margin(recipe.margin.into());
@@ -92,8 +92,8 @@ impl Listener {
         self.extractor.screen_mut().count_code_points(recipe.counts_code_points);
     }
 
-    /// Remembers that a text is being typed in a frame with these digits, since it is no message of
-    /// the agent.
+    /// Remembers that a text is being typed in a frame with these digits, so that it does not count
+    /// as a message from the agent.
     pub(super) fn remember_frame(&mut self, now: Moment, hex: &str, body: &str) {
         self.source.expect(now);
         if self.source.reads_screen() {
@@ -118,7 +118,7 @@ impl Listener {
         self.extract(now, |extractor, found| extractor.resize(now, columns, rows, found));
     }
 
-    /// Notes that the output from here on belongs to an inner `run`, or no longer. The rows so far
+    /// Notes that the output from here on belongs to an inner `run`, or no longer. Earlier rows
     /// belong to the program that printed before.
     pub(super) fn set_inner_output(&mut self, now: Moment, is_inner: bool) {
         if self.inner_run.has_output() != is_inner {
@@ -147,14 +147,14 @@ impl Listener {
         found
     }
 
-    /// Ends the agent's turn, and reads the rows that have not stood still yet.
+    /// Ends the agent's turn, and reads the rows that are not stable yet.
     pub(super) fn end_turn(&mut self, now: Moment, found: &mut Vec<Extracted>) {
         self.source.end_turn();
         self.extractor.turn_over(now, found);
     }
 
-    /// Handles the results of [`Listener::tick`], and compares transcripts with the screen.
-    /// `program` is the name of the program whose transcript may be missing.
+    /// Handles the results of [`Listener::tick`], and compares transcripts with the screen. The
+    /// transcript of the program named `program` may be missing.
     pub(super) fn settle(&mut self, now: Moment, found: Vec<Extracted>, program: &str) {
         self.shown(now, found);
         self.events.extend(self.source.check_missing(now, program).map(Event::Problem));
@@ -180,7 +180,7 @@ impl Listener {
         self.read(now, records);
     }
 
-    /// Notes that all transcripts have been read up to their ends at the moment `at`.
+    /// Notes that all transcripts have been read to their ends as of the time `at`.
     pub(super) fn searched(&mut self, now: Moment, at: Moment, is_alone: bool) {
         let records = self.source.searched(now, at, is_alone);
         self.read(now, records);
@@ -197,8 +197,7 @@ impl Listener {
     }
 
     /// Handles messages and problems on the screen. They become events only if the screen is the
-    /// source of messages, and not that of a shell. The output of an inner `run` is left to that
-    /// `run`.
+    /// source of messages and is not a shell's. An inner `run` handles its own output.
     fn shown(&mut self, now: Moment, found: Vec<Extracted>) {
         if self.inner_run.has_output() || self.is_shell {
             return;

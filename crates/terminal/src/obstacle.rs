@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// A reason why no text is typed now, and what ends that. docs/GUIDE.md has the second paragraphs
-/// as a table, next to the reasons as a person reads them.
+/// An obstacle to typing a text, and what removes it. docs/GUIDE.md lists the variants' second
+/// paragraphs next to the reasons that a person reads.
 ///
-/// `injector::decide` finds most of them, on the screen and among the facts of an `Observation`.
+/// `injector::decide` finds most obstacles, on the screen and among the facts of an `Observation`.
 /// The wrapper finds those of the program that reads the keyboard (`Reader::Barred`), and
-/// `injector::loop_guard` finds loops. Recipes have the times that are named here; those of
-/// `generic.toml` hold unless an agent's recipe states others.
+/// `injector::loop_guard` finds loops. Recipes set the times named here; where an agent's recipe
+/// sets none, `generic.toml` does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Obstacle {
     /// The program has not shown its prompt yet.

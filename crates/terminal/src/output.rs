@@ -8,10 +8,10 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SendHandle(pub u64);
 
-/// The least time until a message that was returned is delivered again, in milliseconds.
+/// The minimum delay before a returned message is redelivered, in milliseconds.
 pub(super) const RETURN_MS: u64 = 1000;
 
-/// Identifies a hook or a command of the agent's that waits for an answer.
+/// Identifies a hook or a command of the agent that waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller(pub u64);
 
@@ -24,23 +24,22 @@ pub enum Output {
     /// Determine which program reads the terminal, and answer at once with
     /// [`Input::Reads`](super::Input::Reads): a key is about to be pressed.
     Identify,
-    /// Send this message, with the agent's count of messages with its recipient, if the agent's
-    /// work is known.
+    /// Send this message. If the agent's work is known, send the agent's count of messages with the
+    /// recipient, too.
     Send(SendHandle, OutgoingMessage, Option<LoopCount>),
-    /// Determine the agents of the group that this message is to, and answer with
+    /// Determine the agents of this message's group, and answer with
     /// [`Input::Expanded`](super::Input::Expanded).
     Expand(OutgoingMessage),
     /// Acknowledge the delivery with this id, because its message was typed and submitted.
     Acknowledge(String),
     /// Report the progress of the delivery with this id.
     Report(String, Progress),
-    /// Return the delivery with this id to the daemon, because its message cannot be typed any
-    /// more. The daemon delivers it again after at least this number of milliseconds.
+    /// Return the delivery with this id to the daemon, because its message can no longer be typed.
+    /// The daemon redelivers it after at least this number of milliseconds.
     Return(String, u64),
     /// Answer a hook, with a text for the agent if there is one.
     Hooked(Caller, Option<String>),
-    /// Start a process of the agent's CLI that adds a text to the queue of prompts of a
-    /// conversation.
+    /// Start a process of the agent's CLI that adds a text to a conversation's queue of prompts.
     Wake {
         /// The process's arguments.
         arguments: &'static [&'static str],
@@ -53,15 +52,15 @@ pub enum Output {
     },
     /// Answer a command that takes messages.
     Taken(Caller, Taken),
-    /// Tell the daemon what the agent does. Only the latest activity counts.
+    /// Report the agent's activity to the daemon. Only the latest activity counts.
     Activity(Doing),
-    /// Answer a command that sends a message, with the count that goes with it.
+    /// Answer a command that sends a message, with the count to send with it.
     Counted(Caller, Option<LoopCount>),
     /// Write this line to the log.
     Log(String),
 }
 
-/// The answer to a command of the agent's that takes messages.
+/// The answer to a command of the agent that takes messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// Messages in their frames.
@@ -72,10 +71,10 @@ pub enum Taken {
     Unreadable(Unreadable),
 }
 
-/// A reason why messages that wait cannot be read.
+/// Why waiting messages cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// No hook would tell whether the agent has read them.
+    /// No hook would report whether the agent has read them.
     NoHooks,
     /// The person holds them.
     Held,
@@ -83,7 +82,7 @@ pub enum Unreadable {
     Idle,
     /// The message waits because the agent and its sender only answer each other.
     Looping,
-    /// One is longer than a CLI shows of a command's output.
+    /// One is longer than a CLI's display of a command's output.
     Long,
 }
 
@@ -120,9 +119,9 @@ pub enum Progress {
 /// A summary of the terminal side for `agent-relay status` and attach clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// The number of messages that have not reached the agent, as far as is known.
+    /// The number of messages that are not known to have reached the agent.
     pub waiting: usize,
-    /// The reason why the messages wait.
+    /// Why the messages wait.
     pub why: Option<Obstacle>,
     /// The number of messages typed so far.
     pub typed: u64,

@@ -1,8 +1,8 @@
-//! The overlay: what a wrapper adds to a program's output on its way to a person's terminal.
+//! The overlay: a wrapper's additions to a program's output for a person's terminal.
 //!
-//! The terminal's title tells the agents apart: a sign for the agent's state, its name, then the
-//! title that the program has set. The program's sequences that set, save and restore the title are
-//! replaced, and reports of the focus stay on when the program turns them off.
+//! The terminal's title distinguishes the agents: a sign for the agent's state, its name, then the
+//! program's own title. The program's sequences that set, save and restore the title are replaced,
+//! and focus reports stay on when the program turns them off.
 
 use crate::{
     escape::{ESC, State, StringKind, Token, Tokenizer},
@@ -10,25 +10,25 @@ use crate::{
 };
 use std::{collections::VecDeque, mem};
 
-/// The most bytes of an unfinished title that are held back. A longer one passes unchanged.
+/// How many bytes of an unfinished title are held back. A longer title passes unchanged.
 const HELD_BYTES_MAX: usize = 4096;
 
-/// The most characters of a program's title that are shown.
+/// The maximum length of a program's title on display, in characters.
 const TITLE_CHARACTERS_MAX: usize = 256;
 
-/// The most titles that a program can save. Beyond that, its oldest is dropped.
+/// How many titles a program can save. Beyond that, its oldest is dropped.
 const SAVED_MAX: usize = 10;
 
-/// The bytes with which a terminal saves its title.
+/// The sequence that makes a terminal save its title.
 pub const SAVE_TITLE: &str = "\x1b[22;0t";
-/// The bytes with which a terminal restores the title that it has saved.
+/// The sequence that makes a terminal restore its saved title.
 pub const RESTORE_TITLE: &str = "\x1b[23;0t";
 
-/// The bytes that turn on a terminal's reports of its focus, and turn them off.
+/// The sequences that turn a terminal's focus reports on and off.
 const FOCUS_ON: &[u8] = b"\x1b[?1004h";
 const FOCUS_OFF: &[u8] = b"\x1b[?1004l";
 
-/// An agent's state as its terminal's title shows it.
+/// An agent's state as shown in its terminal's title.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
     /// The agent waits for its person.
@@ -65,17 +65,17 @@ pub struct Overlay {
     tokenizer: Tokenizer,
     /// The bytes of an unfinished sequence that may concern the title, from its `ESC` on.
     held: Vec<u8>,
-    /// The end of what was passed on.
+    /// The end of the output that was passed on.
     tail: Tail,
     /// Whether the terminal does not show the current title yet.
     is_title_due: bool,
-    /// An alert that the terminal has not got yet.
+    /// An alert that was not sent to the terminal yet.
     alert: Vec<u8>,
 }
 
 impl Overlay {
-    /// Returns the overlay of a terminal that shows the agent of this name in its title, unless
-    /// `name` is `None`, and that reports its focus if `reports_focus` is set.
+    /// Returns a terminal's overlay. Unless `name` is `None`, the title shows the agent with this
+    /// name. With `reports_focus`, the terminal reports its focus.
     #[must_use]
     pub fn new(name: Option<String>, reports_focus: bool) -> Self {
         Self {
@@ -92,13 +92,13 @@ impl Overlay {
         }
     }
 
-    /// Appends the bytes that a terminal gets before the program's output.
+    /// Appends the bytes to send before the program's output.
     pub fn begin(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(SAVE_TITLE.as_bytes());
         self.append_state(out);
     }
 
-    /// Appends the bytes that a terminal gets after a snapshot of the program's screen.
+    /// Appends the bytes to send after a snapshot of the program's screen.
     pub fn append_state(&self, out: &mut Vec<u8>) {
         self.append_title(out);
         if self.reports_focus {
@@ -112,7 +112,7 @@ impl Overlay {
         self.reports_focus
     }
 
-    /// Appends the bytes that undo what the overlay has changed.
+    /// Appends the bytes that undo the overlay's changes.
     pub fn end(&self, out: &mut Vec<u8>) {
         if self.reports_focus {
             out.extend_from_slice(FOCUS_OFF);
@@ -120,7 +120,7 @@ impl Overlay {
         out.extend_from_slice(RESTORE_TITLE.as_bytes());
     }
 
-    /// Appends what the terminal gets of a piece of the program's output.
+    /// Appends the bytes to send for a piece of the program's output.
     pub fn pass(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let begin = out.len();
         let mut rest = bytes;
@@ -138,8 +138,8 @@ impl Overlay {
         self.append_due(out);
     }
 
-    /// Changes the sign in the title, and appends the title as soon as the output allows it: now,
-    /// or behind the sequence that is unfinished.
+    /// Changes the sign in the title. Appends the title as soon as the output allows it: now, or
+    /// after the unfinished sequence.
     pub fn set_sign(&mut self, sign: Option<Sign>, out: &mut Vec<u8>) {
         if mem::replace(&mut self.sign, sign) != sign {
             self.is_title_due = self.name.is_some();
@@ -147,8 +147,8 @@ impl Overlay {
         }
     }
 
-    /// Appends an alert, such as a bell, as soon as the output allows it. Of two alerts that have
-    /// to wait, the later one counts.
+    /// Appends an alert, such as a bell, as soon as the output allows it. If two alerts have to
+    /// wait, the later one counts.
     pub fn alert(&mut self, alert: &[u8], out: &mut Vec<u8>) {
         alert.clone_into(&mut self.alert);
         self.append_due(out);
@@ -168,7 +168,7 @@ impl Overlay {
         out.push(b'\x07');
     }
 
-    /// Appends what has waited, unless a sequence or a character is unfinished.
+    /// Appends the waiting title and alert, unless a sequence or a character is unfinished.
     fn append_due(&mut self, out: &mut Vec<u8>) {
         if self.tail.unfinished().is_none_or(|unfinished| !unfinished.is_empty()) {
             return;
@@ -292,7 +292,7 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// Checks what a terminal gets, wherever the output is cut into two pieces.
+    /// Checks the bytes for a terminal, wherever the output is cut in two.
     #[track_caller]
     fn check(bytes: &str, expected: &str) {
         for cut in (0..=bytes.len()).filter(|&cut| bytes.is_char_boundary(cut)) {
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn other_output_passes_unchanged_in_whole() {
+    fn other_output_passes_unchanged() {
         for same in [
             "text",
             "\x1b[31mred\x1b[m",
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn title_is_found_wherever_the_output_is_cut() {
+    fn title_is_found_across_any_cut() {
         check("\x1b]0;a\x1b]2;b\x07c", "\x1b]0;a\x1b]0;web-3 · b\x07c");
         check("\x1b\x1b]2;b\x1b\\", "\x1b\x1b]0;web-3 · b\x07");
         check("\x1bPx\x1b]2;b\x07", "\x1bPx\x1b]0;web-3 · b\x07");
@@ -394,7 +394,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// However it is cut, output without titles passes unchanged, and held bytes are bounded.
+        /// Output without titles passes unchanged, however it is cut, and held bytes are bounded.
         #[test]
         fn noise_passes(
             parts in prop::collection::vec("\x1b?[\\[\\]POX13-9;?m(\\r\x07\x18\\\\é字]{1,12}", 0..20),

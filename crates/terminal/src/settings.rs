@@ -8,17 +8,17 @@ use super::{
 /// Settings that a terminal side needs before its child runs.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The recipe by which messages are typed into the command.
+    /// The recipe for typing messages into the command.
     pub recipe: Recipe,
-    /// All recipes. A program with one that the command starts is typed into as that one says,
-    /// unless a transcript is followed.
+    /// All recipes. If the command starts a program with a recipe, that recipe is used for the
+    /// program, unless a transcript is followed.
     pub book: Book,
     /// The system, as [`std::env::consts::OS`] names it.
     pub system: &'static str,
     /// Whether a real terminal shows the screen and answers the child's queries.
     pub attached: bool,
-    /// Whether the child's terminal may drop the sequences around a paste, as the pseudo consoles of
-    /// Windows do for a program without virtual terminal input.
+    /// Whether the child's terminal may drop the sequences around a paste. The pseudo consoles of
+    /// Windows do so for a program without virtual terminal input.
     pub may_drop_paste_marks: bool,
     /// The terminal's columns.
     pub columns: usize,
@@ -30,13 +30,13 @@ pub struct Settings {
     pub transcript: bool,
     /// Whether messages are read from the screen even if a transcript is followed.
     pub grid: bool,
-    /// A text that is typed once, before anything else. It is ignored for a program that would run
+    /// A text that is typed once, before anything else. A program that would run it does not get
     /// it.
     pub brief: Option<String>,
-    /// The brief as the program's hooks give it to each conversation, if they can. Then the brief
+    /// The brief that the program's hooks give to each conversation, if they can. If so, the brief
     /// is typed only if no hook reports.
     pub hooked_brief: Option<HookedBrief>,
-    /// The time for which the marks of an inner `run` may contradict the foreground.
+    /// How long the marks of an inner `run` may contradict the foreground.
     pub contradiction_ms: u64,
     /// The seed of the generator that draws the frames' digits.
     pub seed: [u8; 32],

@@ -1,21 +1,20 @@
 //! Whether the terminal's output belongs to an inner `run`, which reads that output itself.
 //!
-//! An inner `run` marks in its output where it begins and ends, which is exact. The foreground is
-//! only known some time after a change. It decides if it contradicts the marks for a while: an
-//! inner `run` that was killed prints no mark, nor does one that did not get this wrapper's
-//! environment.
+//! An inner `run` marks its exact beginning and end in its output. The foreground is known only
+//! some time after a change, but it decides if it contradicts the marks for a while: an inner `run`
+//! prints no mark if it was killed, or if it did not get this wrapper's environment.
 
 use protocol::Moment;
 
 #[derive(Debug, Default)]
 pub(crate) struct InnerRun {
-    /// The time for which marks may contradict the foreground.
+    /// How long marks may contradict the foreground.
     contradiction_ms: u64,
     has_output: bool,
-    /// Whether a mark said so, and not the foreground.
+    /// Whether a mark said so, rather than the foreground.
     is_marked: bool,
     has_foreground: bool,
-    /// The time since which the two differ.
+    /// Since when the two differ.
     differs_since: Option<Moment>,
 }
 
@@ -29,14 +28,14 @@ impl InnerRun {
         self.has_output
     }
 
-    /// Returns the time at which the foreground decides: at once, if it is what began the output.
+    /// Returns when the foreground decides: at once, if the foreground began the output.
     pub(crate) fn deadline(&self) -> Option<Moment> {
         let is_guess = self.has_output && !self.is_marked;
         let wait = if is_guess { 0 } else { self.contradiction_ms };
         self.differs_since.map(|since| since.plus(wait))
     }
 
-    /// Notes what a mark says.
+    /// Notes a mark.
     pub(crate) fn set_output(&mut self, now: Moment, has_output: bool) {
         (self.has_output, self.is_marked) = (has_output, true);
         self.compare(now);

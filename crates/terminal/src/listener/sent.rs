@@ -11,18 +11,18 @@ use crate::{
 use protocol::{Moment, activity::Activity, name::EVERYONE};
 use std::collections::VecDeque;
 
-/// The most messages that are remembered.
+/// How many messages are remembered.
 const MESSAGES_MAX: usize = 4096;
-/// The most failures that are remembered, to recognise repeated reports.
+/// How many failures are remembered, to recognise repeated reports.
 const FAILURES_MAX: usize = 1024;
-/// The number of characters of a message that identify the message in a notice.
+/// How many of a message's characters identify it in a notice.
 const BEGINNING_CHARS: usize = 48;
-/// The most characters of a recipient's reason that a notice shows.
+/// The maximum length of a recipient's reason in a notice, in characters.
 const WHY_CHARS: usize = 120;
-/// The age of a message from which on a notice mentions the age.
+/// The minimum age of a message that a notice mentions.
 const LONG_AGO_MS: u64 = 10_000;
 
-/// The wording of a failure for the agent and for the log.
+/// How a failure is worded for the agent and for the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FailureNotice {
     /// The text for the agent.
@@ -36,7 +36,7 @@ pub(crate) struct FailureNotice {
 pub(crate) struct SentMessages {
     /// Messages with consecutive handles, oldest first.
     recent: VecDeque<Sent>,
-    /// The recent failures, each with the number of the connection on which it was last reported.
+    /// The recent failures, each with the number of the connection that last reported it.
     failures: VecDeque<(u64, DeliveryFailure)>,
     /// The number of connections to the relay so far.
     connection: u64,
@@ -73,8 +73,7 @@ impl SentMessages {
         Some(format!("{to} is away; your message waits until {to} is back."))
     }
 
-    /// Returns the notice about a failure, or `None` if an earlier connection reported the failure
-    /// already.
+    /// Returns the notice about a failure, or `None` if an earlier connection already reported it.
     ///
     /// A daemon may report a failure again after a reconnect. Two equal reports on one connection
     /// are two failures.
@@ -96,7 +95,7 @@ impl SentMessages {
             None => format!("A message that you sent to {to}"),
         };
         let reason = match unread.doing {
-            // Then it waits for something else.
+            // If so, it waits for something else.
             None | Some((Activity::Idle | Activity::Shell | Activity::Ended, _)) => {
                 format!("\"{}\"", to_line(&unread.why, WHY_CHARS))
             }
@@ -131,7 +130,7 @@ impl SentMessages {
     }
 }
 
-/// Returns the age of a message as words, or nothing for a recent message.
+/// Returns a message's age in words, or nothing for a recent message.
 fn age(ms: u64) -> String {
     match ms {
         0..LONG_AGO_MS => String::new(),
@@ -139,7 +138,7 @@ fn age(ms: u64) -> String {
     }
 }
 
-/// Returns a length of time as words.
+/// Returns a duration in words.
 fn time(ms: u64) -> String {
     let (count, unit) = match ms {
         0..120_000 => (ms / 1000, "s"),
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn notice_of_an_unread_message_says_what_its_recipient_does() {
+    fn unread_notice_states_the_recipients_activity() {
         let unread = |handle, doing| {
             let why = "a \"line\" is [half] typed: send it off".to_owned();
             let unread = UnreadMessage { handle, to: "Bob".to_owned(), for_ms: 31_000, why, doing };
