@@ -17,7 +17,7 @@ const SIZE: Size = Size { rows: 40, cols: 100 };
 
 const PROMPT: &str = "First line\n\n```sh\nls *.rs | wc -l\n```\n- an item: 字, é, 🎉\nlast line";
 
-/// A reply with fences, list marks and line ends, of which a screen does not show all.
+/// A reply with fences, list marks and line ends. A screen does not show all of them.
 const REPLY: &str = "An **exact** answer:\n\n```rust\nfn main() {\n    println!(\"->relay:Bob\");\n}\n```\n\n\
     - one\n- two\n\nA paragraph that is longer than the screen is wide, so that the CLI has to break it \
     somewhere in the middle of a sentence. 字 🎉\n\nTHE END";
@@ -99,7 +99,7 @@ fn gemini_asks_before_it_runs_a_command() {
     asks_before_it_runs_a_command(Cli::Gemini);
 }
 
-/// The first choice of each CLI allows the command once.
+/// In each CLI, the first choice allows the command once.
 fn question_is_answered_from_top(cli: Cli) {
     let model = Model::start(|asked| match asked.result {
         None => Reply::new().says("I will run it.").runs("echo ran > made"),
@@ -119,7 +119,7 @@ fn question_is_answered_from_top(cli: Cli) {
     assert_eq!(std::fs::read_to_string(workspace.project().join("made")).unwrap(), "ran\n");
     top.wait_until("no question", |text| !text.contains("1-9 answer"));
     if !matches!(cli, Cli::Qwen | Cli::Copilot) {
-        // The scripted model counts 100 tokens of each request and 10 of its answer.
+        // The scripted model counts 100 tokens for each request and 10 for its answer.
         top.wait_for("; context: 110");
     }
     top.press("q");
@@ -179,7 +179,7 @@ fn gemini_works_in_the_wrapper() {
     works_in_the_wrapper(Cli::Gemini);
 }
 
-/// In the mode without questions, the mark of Gemini CLI's composer is a star.
+/// In the mode without questions, Gemini CLI's composer has a star as its mark.
 #[test]
 fn gemini_receives_messages_in_its_mode_without_questions() {
     let (model, sandbox) = (Model::with_replies([Reply::new().says("Noted.")]), Sandbox::new());

@@ -19,19 +19,19 @@ use testkit::{
     waiting::{WATCHDOG, output, until},
 };
 
-/// An API key that no service accepts.
+/// An API key that is not valid for any service.
 const KEY: &str = "sk-ant-api03-a-key-that-opens-nothing-at-all-0123456789";
 
-/// The time for which the screen must stay unchanged before a key that matters.
+/// How long the screen must stay unchanged before a key that matters.
 ///
 /// A CLI takes an Enter soon after a paste as part of the paste, and ignores a key soon after a
 /// dialog has appeared.
 const STILL: Duration = Duration::from_millis(250);
 
-/// The interval at which the screen is checked.
+/// The interval between checks of the screen.
 const POLL: Duration = Duration::from_millis(10);
 
-/// The time in which a CLI must end before it is killed.
+/// How long a CLI may take to end before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A CLI that these tests know.
@@ -127,8 +127,7 @@ impl Cli {
         signs.iter().any(|sign| text.contains(sign))
     }
 
-    /// The question that the CLI asks before it runs a command, and the key that allows the command
-    /// once.
+    /// The CLI's question before it runs a command, and the key that allows the command once.
     pub(crate) fn permission(self) -> (&'static str, &'static str) {
         match self {
             Self::Claude => ("Do you want to proceed?", "1"),
@@ -147,7 +146,7 @@ pub(crate) struct Workspace<'a> {
     directory: PathBuf,
     program: PathBuf,
     env: Vec<(OsString, Option<OsString>)>,
-    /// Whether Codex may start its own daemon, which is killed when the workspace is dropped.
+    /// Whether Codex may start its own daemon. Dropping the workspace kills it.
     has_daemon: bool,
 }
 
@@ -157,7 +156,7 @@ impl<'a> Workspace<'a> {
         Self::with_settings(sandbox, cli, model, name, false)
     }
 
-    /// Creates a workspace in which Codex starts its own daemon, as it does by default.
+    /// Creates a workspace that lets Codex start its own daemon, as it does by default.
     pub(crate) fn with_daemon(sandbox: &'a Sandbox, cli: Cli, model: &Model, name: &str) -> Self {
         Self::with_settings(sandbox, cli, model, name, true)
     }
@@ -271,7 +270,7 @@ impl<'a> Workspace<'a> {
         Agent { cli: self.cli, terminal }
     }
 
-    /// Starts an agent again that has ended. Returns what the command prints.
+    /// Restarts an agent that has ended. Returns the command's output.
     #[track_caller]
     pub(crate) fn restore(&self, name: &str) -> String {
         let relay = relay();
@@ -370,7 +369,7 @@ impl<'a> Workspace<'a> {
                 ("OPENAI_MODEL", "scripted".as_ref()),
             ],
             Cli::Copilot => &[
-                // The folder into which Copilot has unpacked itself.
+                // The folder where Copilot has unpacked itself.
                 ("XDG_CACHE_HOME", cache.as_ref()),
                 ("COPILOT_AUTO_UPDATE", "false".as_ref()),
                 ("COPILOT_OFFLINE", "true".as_ref()),
@@ -468,7 +467,7 @@ impl Drop for Workspace<'_> {
     }
 }
 
-/// A running CLI. Dropping it ends the CLI and everything that it has started.
+/// A running CLI. Dropping it ends the CLI and all its processes.
 pub(crate) struct Agent {
     pub(crate) cli: Cli,
     pub(crate) terminal: Terminal,
@@ -480,7 +479,7 @@ impl Agent {
         self.terminal.wait_until_screen("an empty composer", |screen| self.cli.is_idle(screen));
     }
 
-    /// Enters a text by [`Self::paste`], and submits it once the composer shows it.
+    /// Enters a text with [`Self::paste`], and submits it once the composer shows it.
     #[track_caller]
     pub(crate) fn submit(&mut self, text: &str) {
         self.paste(text);
@@ -513,8 +512,8 @@ impl Agent {
         false
     }
 
-    /// Pastes a text, and waits until the composer shows it. Types it into opencode, which adds a
-    /// blank to pasted text.
+    /// Pastes a text, and waits until the composer shows it. Types it into opencode, since opencode
+    /// adds a blank to pasted text.
     #[track_caller]
     pub(crate) fn paste(&mut self, text: &str) {
         self.terminal.press(&match self.cli {
@@ -526,9 +525,9 @@ impl Agent {
         self.wait_until_still();
     }
 
-    /// Types a command of the CLI itself, and waits after each key until the screen shows the key.
+    /// Types a command of the CLI itself, and waits after each key until the screen shows it.
     ///
-    /// The CLI takes keys that arrive together as a paste, for which its menu shows other entries.
+    /// The CLI takes keys that arrive together for a paste and then shows other menu entries.
     #[track_caller]
     pub(crate) fn enter_command(&mut self, command: &str) {
         for (at, key) in command.char_indices() {
@@ -574,7 +573,7 @@ impl Agent {
         self.terminal.press(key);
     }
 
-    /// Takes the first conversation of a picker, which ignores an Enter while it looks for more.
+    /// Takes the first conversation in a picker. The picker ignores Enter while it looks for more.
     #[track_caller]
     pub(crate) fn take_first_of(&mut self, picker: &str) {
         self.terminal.wait_for(picker);
@@ -619,14 +618,14 @@ fn relay() -> PathBuf {
     path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap()
 }
 
-/// The folder in which `ci/agents` has installed the CLIs.
+/// The folder of the CLIs that `ci/agents` has installed.
 pub(crate) fn installed() -> PathBuf {
     let folder = env::var_os("AGENT_RELAY_AGENTS");
     let folder = folder.expect("AGENT_RELAY_AGENTS says where the CLIs are: run ci/agents");
     Path::new(&folder).to_owned()
 }
 
-/// A `PATH` of the CLIs, Node and the system's programs.
+/// A `PATH` with the CLIs, Node and the system's programs.
 pub(crate) fn search_path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let node = env::split_paths(&path).find(|folder| folder.join("node").exists());

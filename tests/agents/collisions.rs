@@ -1,4 +1,4 @@
-//! Files that an agent edits with the tools of its CLI.
+//! Files that an agent edits with its CLI's tools.
 
 use crate::{
     cli::{Cli, Workspace},
@@ -17,8 +17,8 @@ use testkit::{
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// A program under the name of Claude Code that edits the same file until it is told of the agent
-/// that has edited it, too.
+/// A program named like Claude Code. It edits the same file until it is notified that the other
+/// agent has edited it, too.
 const CID: &str = r#"
 echo ready
 until grep -q 'Ann and you have edited the same file' told; do
@@ -27,11 +27,11 @@ until grep -q 'Ann and you have edited the same file' told; do
 done
 "#;
 
-/// The arguments with which a CLI runs its tools without a question.
+/// The arguments that make a CLI run its tools without a question.
 fn permissive(cli: Cli) -> &'static [&'static str] {
     match cli {
         Cli::Claude => &["--permission-mode=acceptEdits", "--allowedTools=Bash"],
-        // It has a tool for patches with models that it knows, and advertises newer ones.
+        // It has a patch tool only with models that it knows, and advertises newer ones.
         Cli::Codex => &[
             "--model=gpt-5.5",
             r#"--config=notice.model_migrations={"gpt-5.5"="gpt-6-sol"}"#,
@@ -71,7 +71,7 @@ fn runs(cli: Cli) -> Reply {
     }
 }
 
-/// The agent is told with its next result that another one has edited its file.
+/// With its next result, the agent is notified that another agent has edited its file.
 fn edit_is_reported(cli: Cli, program: &Path) {
     let sandbox = Sandbox::new();
     let made = sandbox.directory().join("ann/project/made");

@@ -17,7 +17,8 @@ use testkit::{
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// The age from which a transcript is certain to be by another agent than one that opens it now.
+/// The minimum age of a transcript that certainly belongs to another agent than the one that opens
+/// it now.
 const FOREIGN_AGE: Duration = Duration::from_secs(8);
 
 /// A reply that sends the prompt to Bob.
@@ -77,7 +78,7 @@ fn cleared_session_keeps_sending(cli: Cli) {
     assert_eq!(workspace.transcripts().len(), 2);
 }
 
-/// Checks an agent that resumes the conversation of another agent, which ended at least
+/// Checks an agent that resumes another agent's conversation. That agent ended at least
 /// [`FOREIGN_AGE`] before.
 fn session_of_another_agent_repeats_no_message(cli: Cli) {
     let (model, sandbox) = (Model::start(|asked| echo(&asked.prompt)), Sandbox::new());
@@ -126,7 +127,7 @@ fn session_of_another_agent_repeats_no_message(cli: Cli) {
     assert!(bob.receive_text(&agent).contains("And?"));
 }
 
-/// Checks a branch of a conversation, into which the CLI copies the earlier messages.
+/// Checks a branch of a conversation. The CLI copies the earlier messages into it.
 fn branched_session_repeats_no_message(cli: Cli, command: &str) {
     let (model, sandbox) = (Model::start(|asked| echo(&asked.prompt)), Sandbox::new());
     let bob = Peer::join(&sandbox, "Bob");
@@ -152,7 +153,7 @@ fn branched_session_repeats_no_message(cli: Cli, command: &str) {
     }
 }
 
-/// Checks a conversation in which the user rewinds to a prompt and submits it in other words.
+/// Checks a conversation after the user rewinds to a prompt and rewords it.
 fn rewound_session_repeats_no_message(cli: Cli) {
     let (model, sandbox) = (Model::start(|asked| echo(&asked.prompt)), Sandbox::new());
     let bob = Peer::join(&sandbox, "Bob");
@@ -232,7 +233,7 @@ fn interrupted_reply_repeats_no_message(cli: Cli) {
         agent.submit(prompt);
         agent.terminal.wait_for(shown);
         agent.terminal.press("\x1b");
-        // A CLI that reads an Esc together with the next key takes both for one key with Alt.
+        // If a CLI reads an Esc together with the next key, it takes both for one key with Alt.
         agent.wait_until_still();
         agent.wait_until_idle();
         agent.submit(next);

@@ -1,4 +1,4 @@
-//! GitHub Copilot CLI, with a model of the person's own and without an account.
+//! GitHub Copilot CLI, with the person's own model and without an account.
 
 use crate::{
     cli::{Cli, Workspace, search_path},
@@ -16,8 +16,8 @@ use testkit::{
     waiting::until,
 };
 
-/// Starts Copilot with more options of `run` and with these arguments. Its agent finds the program
-/// `agent-relay` by its name.
+/// Starts Copilot with more options of `run` and with these arguments. Its agent can run the
+/// program `agent-relay` by its name.
 fn start<'a>(
     sandbox: &'a Sandbox,
     model: &Model,
@@ -81,13 +81,13 @@ fn copilot_sends_messages() {
     for (number, body) in bodies.iter().enumerate() {
         scene.submit(&format!("Tell him {number}"));
         assert_eq!(&scene.receive(), body);
-        // The task of the first prompt costs two requests more.
+        // The task in the first prompt costs two more requests.
         model.wait_for_answers(3 + number);
     }
 }
 
-/// Checks also the variable by which a command knows that an agent runs it. Without the variable, a
-/// command of an unwrapped Copilot would send in its user's name.
+/// Also checks the variable that marks an agent's commands. Without it, a command of an unwrapped
+/// Copilot would send in its user's name.
 #[test]
 fn copilot_messages_wait_for_work_a_dialog_and_half_typed_input() {
     let variable = agents::named("copilot").unwrap().command_variable.expect("a variable");
@@ -115,7 +115,7 @@ fn copilot_messages_wait_for_work_a_dialog_and_half_typed_input() {
     gate.open();
     assert_eq!(frame_body(&model.wait_for_requests(3)[2].prompt), "1\nyes, do it");
     scene.await_report(&first, "confirmed", "");
-    // The user has typed half a line, or has entered the shell mode.
+    // The user has typed half a line or entered the shell mode.
     for (number, (keys, shown, why, undo)) in [
         ("half a line", "❯ half a line", "half typed", "\u{7f}".repeat(11)),
         ("!", "! Execute shell command", "shell", "\u{7f}".to_owned()),
@@ -136,10 +136,10 @@ fn copilot_messages_wait_for_work_a_dialog_and_half_typed_input() {
     }
 }
 
-/// The agent is told of a message between two of its tool calls, its subagent is not. The user's
-/// own hooks and plugins still run, and the rule in docs/AGENTS.md allows the command.
+/// The agent is notified of a message between two of its tool calls; its subagent is not. The
+/// user's own hooks and plugins still run, and the rule in docs/AGENTS.md allows the command.
 #[test]
-fn copilot_working_agent_is_told_and_reads() {
+fn copilot_working_agent_is_notified_and_reads() {
     let model = delegating_model(task(), "agent-relay");
     let sandbox = Sandbox::new();
     let hook = |mark: &str| {
@@ -186,7 +186,8 @@ fn briefs(request: &Value) -> usize {
     request.to_string().matches(text.trim_matches('"')).count()
 }
 
-/// Enters a command of Copilot's own. For its first key alone, the composer shows a whole command.
+/// Enters one of Copilot's own commands. After its first key, the composer already shows a whole
+/// command.
 #[track_caller]
 fn enter_command(scene: &mut Scene<'_>, command: &str) {
     scene.agent.wait_until_idle();
@@ -195,8 +196,8 @@ fn enter_command(scene: &mut Scene<'_>, command: &str) {
     scene.agent.terminal.press("\r");
 }
 
-/// The brief comes by a hook with the first prompt of each conversation. An interrupted turn is
-/// reported by no hook.
+/// A hook delivers the brief with each conversation's first prompt. No hook reports an interrupted
+/// turn.
 #[test]
 fn copilot_gets_the_brief_and_shows_what_it_does() {
     let gate = Gate::default();
@@ -253,7 +254,7 @@ fn copilot_gets_the_brief_again_after_a_compaction() {
     scene.submit("Three.");
     let asked = model.wait_for_requests(4);
     let counts: Vec<_> = asked.iter().map(|asked| briefs(&asked.request)).collect();
-    // The second request is that for a summary, which takes the place of all before.
+    // The second request asks for a summary. The summary replaces everything before it.
     assert_eq!(counts, [1, 1, 1, 1]);
     let (message, added) = asked[2].prompt.split_once("\n\n").unwrap();
     assert_eq!((frame_body(message), briefs(&added.into())), ("two", 1));

@@ -1,9 +1,9 @@
 //! Dialogs of the CLIs: questions before a tool is used, questions of the model, and pickers that a
 //! command of the CLI opens.
 //!
-//! A message waits until the person has closed the dialog. Its words look like those of a dialog. If
-//! `AGENT_RELAY_SCREENS` names a folder, the screens are written there as snapshots, without paths of
-//! this machine.
+//! A message waits until the person has closed the dialog. Its words look like a dialog's. If
+//! `AGENT_RELAY_SCREENS` names a folder, the screens are written there as snapshots, without paths
+//! of this machine.
 
 use crate::{
     cli::{Agent, Cli},
@@ -20,7 +20,7 @@ use testkit::{
 
 const COLUMNS: u16 = 100;
 
-/// What opens a dialog.
+/// The cause of a dialog.
 #[derive(Clone)]
 enum Opener {
     /// The model calls this tool.
@@ -33,7 +33,7 @@ enum Opener {
 struct Dialog {
     name: &'static str,
     opener: Opener,
-    /// Words that are on the screen only while it is open.
+    /// Words that are on the screen only while the dialog is open.
     sign: &'static str,
 }
 
@@ -45,8 +45,8 @@ fn command(name: &'static str, command: &'static str, sign: &'static str) -> Dia
     Dialog { name, opener: Opener::Command(command), sign }
 }
 
-/// Opens each dialog, checks that a message waits for its end, and closes it. `dialogs` gets the
-/// project's folder.
+/// Opens each dialog, checks that a message waits until the dialog ends, and closes it. `dialogs`
+/// gets the project's folder.
 fn messages_wait_for(cli: Cli, dialogs: impl FnOnce(&str) -> Vec<Dialog>) {
     let sandbox = Sandbox::new();
     let dialogs = dialogs(sandbox.directory().join("ann/project").to_str().unwrap());
@@ -62,13 +62,13 @@ fn messages_wait_for(cli: Cli, dialogs: impl FnOnce(&str) -> Vec<Dialog>) {
     });
     let bob = Peer::join(&sandbox, "Bob");
     let (_workspace, mut agent) = start_ann(&sandbox, cli, &model, COLUMNS);
-    // Codex opens no picker before it has asked its model for the first time.
+    // Codex opens no picker before its first request to the model.
     agent.submit("Begin.");
     model.wait_for_requests(1);
     for (dialog, body) in dialogs.iter().zip(BODIES.iter().cycle()) {
         agent.wait_until_idle();
         match &dialog.opener {
-            // These two CLIs paint something of their own behind a typed command.
+            // These two CLIs paint text of their own after a typed command.
             Opener::Command(command) if matches!(cli, Cli::Qwen | Cli::Copilot) => {
                 agent.submit(command);
             }

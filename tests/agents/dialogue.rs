@@ -18,7 +18,7 @@ use testkit::{
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// The sizes that one of the two terminals gets in turn.
+/// The sizes of one of the two terminals, in turn.
 const SIZES: [Size; 3] = [Size { rows: 30, cols: 70 }, Size { rows: 45, cols: 120 }, SIZE];
 const RESIZE_INTERVAL: Duration = Duration::from_secs(1);
 

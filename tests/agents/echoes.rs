@@ -9,7 +9,7 @@ use testkit::{
     sandbox::Sandbox,
 };
 
-/// The repeated bodies, all of which a screen shows completely.
+/// The bodies to repeat. A screen shows all of them completely.
 fn bodies() -> Vec<String> {
     // Gemini CLI stops a model that repeats itself, so the parts of the long body differ.
     let long: Vec<String> =
@@ -32,8 +32,7 @@ fn repeats_a_message_to_others(cli: Cli, options: &[&str]) {
             let received = peer.receive_text(&agent);
             match options.is_empty() {
                 true => assert_eq!(received, body),
-                // A screen does not always show which blanks of the text are at the end of a
-                // wrapped line.
+                // A screen does not always show the text's blanks at the end of a wrapped line.
                 false => {
                     assert!(received.split_whitespace().eq(body.split_whitespace()), "{received}")
                 }

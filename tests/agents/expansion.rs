@@ -20,8 +20,8 @@ use testkit::{
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// Message bodies with placeholders for paths. Each body gets files of its own, since a CLI may
-/// attach a file only once.
+/// Message bodies with placeholders for paths. Each body gets its own files, since a CLI may attach
+/// a file only once.
 const BODIES: [&str; 19] = [
     "@FILE",
     "mail x@FILE or ann@example.org",
@@ -44,7 +44,7 @@ const BODIES: [&str; 19] = [
     "[Pasted text #1 +2 lines] [Image #1] [Pasted Text: 5 lines] [Pasted Content 9 chars]",
 ];
 
-/// The number of bodies, at the end of [`BODIES`], that contain commands of a CLI.
+/// How many bodies at the end of [`BODIES`] contain commands of a CLI.
 const COMMANDS: usize = 2;
 
 /// A valid PNG picture.
@@ -62,7 +62,7 @@ const ADDED: [&str; 6] = [
     "Content from @",
 ];
 
-/// Words for which Claude Code adds text to the user's prompt.
+/// Words that make Claude Code add text to the user's prompt.
 const WORDS: [&str; 4] = ["ultrathink", "ultracode", "ultraplan", "ultrareview"];
 
 /// Creates all files that could be attached, and returns the bodies with these files' paths.
@@ -100,7 +100,7 @@ fn write_attachable_files(workspace: &Workspace<'_>) -> Vec<String> {
     BODIES.iter().enumerate().map(named).collect()
 }
 
-/// Returns the texts of [`ADDED`] that a request contains.
+/// Returns the texts of [`ADDED`] in a request.
 fn added(asked: &Asked) -> Vec<&'static str> {
     // Only the conversation counts, not the descriptions of tools.
     let conversation =
@@ -108,7 +108,7 @@ fn added(asked: &Asked) -> Vec<&'static str> {
     ADDED.into_iter().filter(|added| conversation.contains(added)).collect()
 }
 
-/// Checks that the CLI does expand the user's own text, so that the test would notice an expansion
+/// Checks that the CLI does expand the user's own text, so that the test would notice the expansion
 /// of a message.
 #[track_caller]
 fn check_user_text_is_expanded(

@@ -80,7 +80,7 @@ impl<'a> Scene<'a> {
         Self { sandbox, model, bob, agent, marker, asked: 0 }
     }
 
-    /// Waits for the model's next requests, whose prompts must be messages with these bodies.
+    /// Waits for the model's next requests. Their prompts must be messages with these bodies.
     #[track_caller]
     fn expect_prompts(&mut self, bodies: &[&str]) {
         self.asked += bodies.len();
@@ -93,7 +93,7 @@ impl<'a> Scene<'a> {
         self.agent.wait_until_idle();
     }
 
-    /// Checks that a message waits at the shell, which still runs what the user types.
+    /// Checks that a message waits at the shell, and that the shell still runs the user's commands.
     #[track_caller]
     fn check_waiting_at_the_shell(&mut self) -> String {
         let body = format!("touch {}", self.marker.display());
@@ -145,13 +145,13 @@ fn shell_gets_no_messages(cli: Cli) {
 
 /// An editor that the CLI starts.
 struct Editor {
-    /// The line of the script that starts the editor.
+    /// The script's line that starts the editor.
     line: &'static str,
-    /// A text that the editor shows.
+    /// A text shown by the editor.
     shown: &'static str,
     /// The keys that end the editor.
     keys: &'static str,
-    /// The reported reason for which messages wait while the editor runs.
+    /// The reported reason why messages wait while the editor runs.
     why: &'static str,
 }
 
@@ -241,7 +241,7 @@ fn shell_after_gemini_ends_or_is_suspended_gets_no_messages() {
     shell_gets_no_messages(Cli::Gemini);
 }
 
-/// The tool call with which the CLI runs a command in the background.
+/// The tool call that makes the CLI run a command in the background.
 fn background_call(cli: Cli, command: &str) -> (&'static str, Value) {
     match cli {
         Cli::Claude => (

@@ -1,5 +1,5 @@
-//! Messages whose words look like those of a dialog or of an agent at work. Each arrives once, and so
-//! does the one after it, although such words also stand in what the agent says.
+//! Messages with words like those of a dialog or of a working agent. Each arrives once, and so does
+//! the next message, although the agent's own text also has such words.
 
 use crate::{
     cli::Cli,

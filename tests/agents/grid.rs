@@ -1,7 +1,7 @@
 //! Messages read from the screens of wrapped CLIs, for CLIs without a transcript.
 //!
-//! Each test reports which share of the corpus arrives exactly, except for markup that the CLI
-//! does not show.
+//! Each test reports how much of the corpus arrives exactly, except for markup that the CLI does
+//! not show.
 
 use crate::{
     cli::{Agent, Cli, Workspace},
@@ -29,8 +29,8 @@ use testkit::{
 /// The number of messages that an agent sends in one reply.
 const AT_A_TIME: usize = 5;
 
-/// The characters in a piece of a reply, and the delay between pieces: 4 KB a second, ten times the
-/// speed of a real model.
+/// The number of characters in a piece of a reply, and the delay between pieces: 4 KB a second, ten
+/// times the speed of a real model.
 ///
 /// Codex repaints at intervals, and never shows rows that scroll by more than a screen between two
 /// repaints, so replies must not be faster.
@@ -46,16 +46,16 @@ const ROWS: u16 = 40;
 /// The interval between two changes of size.
 const RESIZE_INTERVAL: Duration = Duration::from_millis(150);
 
-/// The time within which the model must be asked a submitted prompt, before Enter is pressed again.
+/// How long a submitted prompt may take to reach the model before Enter is pressed again.
 const ASKED: Duration = Duration::from_secs(5);
 
-/// The interval at which the requests are searched for a prompt.
+/// The interval between searches of the requests for a prompt.
 const POLL: Duration = Duration::from_millis(10);
 
-/// A time within which a silent agent's turn counts as over, whatever its screen shows.
+/// How long it takes at most until a silent agent's turn counts as over, whatever its screen shows.
 const TURN_OVER: Duration = Duration::from_secs(120);
 
-/// The `thread` of the last message, by which the test knows the end.
+/// The `thread` of the last message, which marks the end.
 const END: &str = "end";
 
 /// A message that a peer has received.
@@ -78,7 +78,7 @@ struct Outcome {
     invented: Vec<String>,
 }
 
-/// A message to Bob as the agent writes it, with a thread that identifies the body.
+/// A message to Bob as written by the agent, with a thread that identifies the body.
 fn relay_message(tag: &str, body: &str) -> String {
     let body =
         body.replace("<<<", "\\<<<").replace(">>>", "\\>>>").replace("->relay:", "\\->relay:");
@@ -89,10 +89,10 @@ fn tag(number: usize) -> String {
     format!("n{number}")
 }
 
-/// Returns the agent's replies, which contain several messages each.
+/// Returns the agent's replies. Each contains several messages.
 ///
-/// A `>>>` after a body that ends with a fence leaves the fence open in the CLIs' Markdown, so that
-/// such a message is the last of its reply.
+/// A `>>>` after a body that ends with a fence leaves the fence open in the CLIs' Markdown, so such
+/// a message is the last one in its reply.
 fn turns(bodies: &[Body]) -> Vec<String> {
     let mut turns: Vec<Vec<String>> = vec![Vec::new()];
     for (number, body) in bodies.iter().enumerate() {
@@ -108,7 +108,7 @@ fn turns(bodies: &[Body]) -> Vec<String> {
     turns.iter().map(reply).collect()
 }
 
-/// A model that answers `Tell part N` with the N-th reply, and numbers after the last reply with
+/// A model that answers `Tell part N` with the N-th reply. After the last reply, it answers with
 /// the [`END`] message.
 fn model(turns: &[String]) -> Model {
     let (turns, end) = (turns.to_vec(), relay_message(END, "That was all."));
@@ -145,7 +145,8 @@ fn listen(peer: Peer, to: &'static str, sender: Sender<Received>) {
     });
 }
 
-/// Adds the messages that arrive before the [`END`] message. Returns whether that arrives in time.
+/// Adds the messages that arrive before the [`END`] message. Returns whether that message arrives
+/// in time.
 fn receive_until_the_end(
     received: &Receiver<Received>,
     all: &mut Vec<Received>,
@@ -163,7 +164,7 @@ fn receive_until_the_end(
 }
 
 /// Plays the turns, calls `meanwhile` during each answer, and returns all received messages. Each
-/// of `end_times` is the time for an [`END`] message to arrive, the last one in the last attempt.
+/// of `end_times` is the timeout for an [`END`] message; the last one is for the last attempt.
 fn play(
     cli: Cli,
     columns: u16,
@@ -246,7 +247,7 @@ fn judge(cli: Cli, bodies: &[Body], received: Vec<Received>) -> Outcome {
 }
 
 /// Returns a predicate for messages that the agent only quoted: the body escaped the opener with a
-/// backslash, which the CLI does not show.
+/// backslash, but the CLI does not show it.
 fn is_unescaped(bodies: &[Body]) -> impl Fn(&String) -> bool {
     let bodies: Vec<String> = bodies.iter().map(|body| body.text.clone()).collect();
     move |invented| {
@@ -294,7 +295,7 @@ fn gemini_messages_are_read_from_the_grid() {
 }
 
 /// Checks that no message is repeated while the user resizes the window during replies. Messages
-/// may be lost then, also in the next turn: a fence whose end was not seen stays open until the
+/// may be lost then, also in the next turn: a fence stays open if its end was not seen, until the
 /// wrapper has seen the turn's end. Later messages arrive.
 fn resized_screen_repeats_no_message(cli: Cli) {
     let (columns, bodies) = bodies().into_iter().find(|&(columns, _)| columns == 100).unwrap();
@@ -309,7 +310,7 @@ fn resized_screen_repeats_no_message(cli: Cli) {
             thread::sleep(RESIZE_INTERVAL);
         }
     };
-    // Old text that a resize leaves on the screen looks like a sign of work, so that only the first
+    // A resize may leave old text on the screen that looks like a sign of work, so only the first
     // wait can be for an idle screen.
     let started = Cell::new(false);
     let wait_until_ready = |agent: &Agent| match started.replace(true) {
@@ -339,7 +340,7 @@ fn gemini_resized_screen_repeats_no_message() {
     resized_screen_repeats_no_message(Cli::Gemini);
 }
 
-/// The number of rows that a tool prints, all of which the CLI shows while details are on.
+/// The number of rows that a tool prints. The CLI shows all of them while details are on.
 const PRINTED: usize = 150;
 
 /// A model that sends a word on request, or prints a long file with a command.

@@ -1,4 +1,4 @@
-//! Messages that reach an agent through the hooks of its CLI.
+//! Messages that reach an agent through its CLI's hooks.
 
 use crate::{
     cli::{Agent, Cli, Workspace},
@@ -17,10 +17,10 @@ use testkit::{
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// A command that runs until there is a file `go` in the project.
+/// A command that runs until the project has a file `go`.
 pub(crate) const UNTIL_GO: &str = "touch runs; until test -e go; do sleep 0.05; done; echo went";
 
-/// Installs the extension with our hooks as a user of Gemini CLI does.
+/// Installs the extension with our hooks like a user of Gemini CLI.
 pub(crate) fn link_extension(workspace: &Workspace<'_>) {
     let extension = workspace.project().parent().unwrap().join("extension");
     let extension = extension.to_str().unwrap();
@@ -34,7 +34,7 @@ pub(crate) fn link_extension(workspace: &Workspace<'_>) {
     }
 }
 
-/// Starts Ann, whom Claude Code and Gemini CLI let run commands without a question.
+/// Starts Ann. Claude Code and Gemini CLI let her run commands without a question.
 fn start_ann<'a>(
     sandbox: &'a Sandbox,
     (cli, program): (Cli, &Path),
@@ -54,7 +54,7 @@ fn start_ann<'a>(
     (workspace, agent)
 }
 
-/// Allows a command for which Codex asks.
+/// Allows a command after Codex asks for permission.
 #[track_caller]
 pub(crate) fn permit(agent: &mut Agent) {
     if agent.cli == Cli::Codex {
@@ -63,7 +63,7 @@ pub(crate) fn permit(agent: &mut Agent) {
     }
 }
 
-/// A model that works on "Work." with a command, and reads the message of which it is told then.
+/// A model that answers "Work." with a command, and then reads the message that it was notified of.
 pub(crate) fn reading_model() -> Model {
     Model::start(|asked| match (&*asked.prompt, &asked.result) {
         ("Work.", None) => Reply::new().says("I begin.").runs(UNTIL_GO),
@@ -78,8 +78,8 @@ pub(crate) fn reading_model() -> Model {
     })
 }
 
-/// A model that lets a subagent run a command, and then reads with the program `relay` the message
-/// of which it is told with the subagent's result.
+/// A model with a subagent that runs a command. Notified of a message with the subagent's result,
+/// the model reads it with the program `relay`.
 pub(crate) fn delegating_model(task: Value, relay: &'static str) -> Model {
     Model::start(move |asked| match (&*asked.prompt, &asked.result) {
         ("Work.", None) => Reply::new().says("I begin.").calls("task", task.clone()),
@@ -94,14 +94,14 @@ pub(crate) fn delegating_model(task: Value, relay: &'static str) -> Model {
     })
 }
 
-/// Returns the id in a notice that the request has.
+/// Returns the id in the request's notice.
 pub(crate) fn announced_id(asked: &Asked) -> Option<String> {
     let request = asked.request.to_string();
     let (_, rest) = request.split_once(" wrote to you (id ")?;
     rest.get(..8).map(str::to_owned)
 }
 
-fn working_agent_is_told_and_reads(cli: Cli, program: &Path) {
+fn working_agent_is_notified_and_reads(cli: Cli, program: &Path) {
     let (model, sandbox) = (reading_model(), Sandbox::new());
     let bob = Peer::join(&sandbox, "Bob");
     let (workspace, mut agent) = start_ann(&sandbox, (cli, program), &model);
@@ -133,18 +133,18 @@ fn working_agent_is_told_and_reads(cli: Cli, program: &Path) {
 }
 
 #[test]
-fn claude_working_agent_is_told_and_reads() {
-    each_version(Cli::Claude, |program| working_agent_is_told_and_reads(Cli::Claude, program));
+fn claude_working_agent_is_notified_and_reads() {
+    each_version(Cli::Claude, |program| working_agent_is_notified_and_reads(Cli::Claude, program));
 }
 
 #[test]
-fn codex_working_agent_is_told_and_reads() {
-    each_version(Cli::Codex, |program| working_agent_is_told_and_reads(Cli::Codex, program));
+fn codex_working_agent_is_notified_and_reads() {
+    each_version(Cli::Codex, |program| working_agent_is_notified_and_reads(Cli::Codex, program));
 }
 
 #[test]
-fn gemini_working_agent_is_told_and_reads() {
-    each_version(Cli::Gemini, |program| working_agent_is_told_and_reads(Cli::Gemini, program));
+fn gemini_working_agent_is_notified_and_reads() {
+    each_version(Cli::Gemini, |program| working_agent_is_notified_and_reads(Cli::Gemini, program));
 }
 
 /// Runs a test with each installed version of a CLI.
@@ -213,7 +213,8 @@ fn is_woken_over_a_draft(program: &Path) {
     assert_eq!(asked[2].prompt, "a half written prompt");
 }
 
-/// The settings and hooks of the user hold besides ours, from their file and from `--settings`.
+/// The user's settings and hooks, from the user's file and from `--settings`, apply together with
+/// ours.
 #[test]
 fn claude_hooks_of_the_user_run() {
     each_version(Cli::Claude, hooks_of_the_user_run);
@@ -247,15 +248,14 @@ fn hooks_of_the_user_run(program: &Path) {
     await_report(&sandbox, &agent, &id, "confirmed", "");
 }
 
-/// Hooks of the user in Codex's settings and in its arguments, which the user has trusted, run
-/// besides ours.
+/// The user's trusted hooks in Codex's settings and in its arguments run together with ours.
 #[test]
 fn codex_hooks_of_the_user_run() {
     let (model, sandbox) = (reading_model(), Sandbox::new());
     let workspace = Workspace::new(&sandbox, Cli::Codex, &model, "ann");
     let project = workspace.project();
     let made = |name: &str| project.join(name).exists();
-    // The hooks, and how Codex is told that the first one of `file` is trusted.
+    // The hooks, and the setting that makes Codex trust the first one of `file`.
     let hook = |name: &str, file: &str| {
         let command = format!("touch {}", project.join(name).display());
         let hook = json!({"async": false, "command": command, "timeout": 600, "type": "command"});
@@ -287,7 +287,7 @@ fn codex_hooks_of_the_user_run() {
     agent.wait_until_idle();
     let id = bob.send("Ann", "hello");
     await_report(&sandbox, &agent, &id, "confirmed", "");
-    // The transcript may tell of the turn before the hook does.
+    // The transcript may record the turn before the hook reports it.
     until("our hooks report", || {
         let agents = sandbox.run(["agents", "--json"]).stdout;
         String::from_utf8_lossy(&agents).contains("\"activity_source\":\"hooks\"")

@@ -23,10 +23,10 @@ const SIZE: Size = Size { rows: 40, cols: 100 };
 const ROUNDS: usize = 4;
 const ROUNDS_ALL: usize = 20;
 
-/// The time that a test waits after the last key, so that the user counts as away.
+/// How long a test waits after the last key, so that the user counts as away.
 const UNTOUCHED: Duration = Duration::from_millis(1200);
 
-/// The interval at which a transcript is checked.
+/// The interval between checks of a transcript.
 const POLL: Duration = Duration::from_millis(1);
 
 fn rounds() -> usize {
@@ -55,7 +55,7 @@ fn await_text(workspace: &Workspace<'_>, text: &str) -> Instant {
     Instant::now()
 }
 
-/// A model that sends Bob the word of the prompt.
+/// A model that sends the prompt's word to Bob.
 fn model() -> Model {
     Model::start(|asked| match asked.prompt.strip_prefix("Say ") {
         Some(word) => Reply::new().says(relay_line("Bob", word)),
@@ -76,7 +76,7 @@ fn measure_transcript_latency(cli: Cli) {
         agent.wait_until_idle();
         let word = format!("word-{number}-that-is-said");
         agent.submit(&format!("Say {word}"));
-        // The prompt contains the word as well, so the whole line is searched for.
+        // The prompt contains the word, too, so the whole line is searched for.
         let line = relay_line("Bob", &word);
         let (written, at) = thread::scope(|scope| {
             let written = scope.spawn(|| await_text(&workspace, &line));

@@ -14,7 +14,7 @@ use testkit::{
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// Sets after how many messages between two agents further ones wait.
+/// Sets how many messages two agents may exchange before further ones wait.
 pub(crate) fn set_wake_budget(sandbox: &Sandbox, budget: usize) {
     let recipe =
         |cli: Cli| format!("[[recipe]]\nname = {:?}\nwake_budget = {budget}\n", cli.name());
@@ -22,7 +22,7 @@ pub(crate) fn set_wake_budget(sandbox: &Sandbox, budget: usize) {
     fs::write(sandbox.home().join("recipes.toml"), recipes).unwrap();
 }
 
-/// A script that answers each message of the other agent, and nothing else.
+/// A script that answers each message from the other agent, and does nothing else.
 fn answers(other: &'static str) -> impl FnMut(&Asked) -> Reply + Send + 'static {
     move |asked| {
         let is_told = asked.prompt.contains(" without a prompt of a user");
@@ -31,7 +31,7 @@ fn answers(other: &'static str) -> impl FnMut(&Asked) -> Reply + Send + 'static 
     }
 }
 
-/// A prompt of the person of either agent lets the messages go on.
+/// A prompt from either agent's person lets the messages go on.
 fn agents_that_only_answer_each_other_are_stopped(cli: Cli) {
     let models = [Model::start(answers("Cid")), Model::start(answers("Ann"))];
     let sandbox = Sandbox::new();
@@ -43,7 +43,7 @@ fn agents_that_only_answer_each_other_are_stopped(cli: Cli) {
     ann.wait_until_idle();
     cid.wait_until_idle();
     ann.submit("Begin.");
-    // Ann has sent 1, 3 and 5, of which the last one waits, and has got 2 and 4.
+    // Ann has sent messages 1, 3 and 5, and received 2 and 4. Message 5 waits.
     let asked = ann.with_screen_on_panic(|| models[0].wait_for_requests(4));
     assert!(asked[3].prompt.contains("Cid and you have sent each other 4 messages"), "{asked:?}");
     let asked = cid.with_screen_on_panic(|| models[1].wait_for_requests(3));

@@ -1,4 +1,4 @@
-//! The server of the Model Context Protocol, with the official clients and with agent CLIs.
+//! The MCP server, with the official clients and with agent CLIs.
 
 use crate::{
     cli::{Agent, Cli, Workspace, installed},
@@ -17,8 +17,8 @@ use testkit::{
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// Runs a program with the command line of a server behind its own words, while Bob answers each
-/// question. Returns the lines that it printed.
+/// Runs a program with its own words followed by a server's command line, while Bob answers each
+/// question. Returns its lines of output.
 #[track_caller]
 fn run_client(program: &Path, words: &[&Path]) -> Vec<String> {
     let sandbox = Sandbox::new();
@@ -60,7 +60,7 @@ fn typescript_clients_use_the_tools() {
     assert_eq!(used, ["legacy", "auto", "before"]);
 }
 
-/// The name by which a CLI's model calls a tool of the server.
+/// The model's name for a tool of the server.
 fn tool(cli: Cli, name: &str) -> String {
     match cli {
         Cli::Claude => format!("mcp__agent-relay__{name}"),
@@ -68,9 +68,8 @@ fn tool(cli: Cli, name: &str) -> String {
     }
 }
 
-/// A model that works on "Work." with a command, reads with a tool the message of which it is
-/// told then, and answers with a tool. `tool` returns the name by which it calls a tool of the
-/// server.
+/// A model that answers "Work." with a command. Notified of a message, it reads it with one tool
+/// and answers with another. `tool` returns the model's name for a tool of the server.
 pub(crate) fn model(tool: impl Fn(&str) -> String + Send + 'static) -> Model {
     Model::start(move |asked: &Asked| match (&*asked.prompt, &asked.result) {
         ("Work.", None) => Reply::new().runs(UNTIL_GO),

@@ -1,8 +1,9 @@
-//! Messages that reach an agent through its CLI's hooks at moments at which something else happens:
-//! the conversation is cleared, compacted or resumed, the turn is interrupted, a question is open,
-//! another agent runs as well, or a process dies.
+//! Messages that reach an agent through its CLI's hooks while something else happens: the
+//! conversation is cleared, compacted or resumed, the turn is interrupted, a question is open,
+//! another agent also runs, or a process dies.
 //!
-//! Each message arrives, and more than once only if no record showed it before, marked `again`.
+//! Each message arrives. It arrives more than once only if no record showed it before; then it is
+//! marked `again`.
 
 use crate::{
     cli::{Agent, Cli, Workspace},
@@ -30,13 +31,13 @@ use testkit::{
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// The message that follows each other one, before which a repeated one would come.
+/// The message after each of the others. A repeated message would arrive before it.
 const LAST: &str = "and this is the last";
 
 /// A half-typed prompt of the person.
 const DRAFT: &str = "a draft";
 
-/// The frames that the model was asked with, in the order of their arrival, by their digits.
+/// The frames in the model's requests, by digits and in the order of arrival.
 #[derive(Clone, Default)]
 struct Arrivals(Arc<Mutex<(HashSet<String>, Vec<Frame>)>>);
 
@@ -53,8 +54,8 @@ impl Arrivals {
     }
 }
 
-/// A model that works on "Work NAME." with a command, and reads what it is told of with a second
-/// one. Each command runs until the test makes a file.
+/// A model that answers "Work NAME." with a command, and reads its messages with a second command.
+/// Each command runs until the test creates a file.
 fn working_model(arrivals: Arrivals) -> Model {
     let relay = env!("CARGO_BIN_EXE_agent-relay");
     let mut read = HashSet::new();
@@ -78,7 +79,7 @@ fn working_model(arrivals: Arrivals) -> Model {
     })
 }
 
-/// A command that makes a file, and runs until there is another.
+/// A command that creates a file, and runs until there is another.
 fn until_file(name: &str) -> String {
     format!("touch runs-{name}; until test -e go-{name}; do sleep 0.05; done")
 }
@@ -139,7 +140,7 @@ impl Scene<'_> {
         self.workspace.project().join(name)
     }
 
-    /// Waits until the model's command of this name runs.
+    /// Waits until the model's command with this name runs.
     #[track_caller]
     fn await_command(&mut self, agent: &'static str, name: &str) {
         permit(self.agents.get_mut(agent).unwrap());
@@ -152,7 +153,7 @@ impl Scene<'_> {
         fs::write(self.file(&format!("go-{name}")), "").unwrap();
     }
 
-    /// Lets an agent work until it has read a message; the command that reads it goes on.
+    /// Lets an agent work until it has read a message. The reading command keeps running.
     #[track_caller]
     fn read_while_working(&mut self, agent: &'static str, name: &str, body: &str) {
         self.agents.get_mut(agent).unwrap().submit(&format!("Work {name}."));
@@ -205,7 +206,7 @@ impl Scene<'_> {
         });
     }
 
-    /// Submits the draft, which the person's line still holds.
+    /// Submits the draft in the person's line.
     #[track_caller]
     fn submit_draft(&mut self) {
         self.ann().wait_until_still();
@@ -215,7 +216,7 @@ impl Scene<'_> {
         self.erase_draft();
     }
 
-    /// Erases the draft, which Claude Code may show once more after it was submitted.
+    /// Erases the draft. Claude Code may show it once more after it was submitted.
     #[track_caller]
     fn erase_draft(&mut self) {
         self.ann().wait_until_still();
@@ -223,7 +224,7 @@ impl Scene<'_> {
         self.ann().wait_until_idle();
     }
 
-    /// Sends a message, before which a repeated one comes, and waits until the agent has it.
+    /// Sends a message and waits until the agent has it. A repeated message would come before it.
     #[track_caller]
     fn settle(&mut self, body: &str) {
         self.bob.send("Ann", body);
@@ -277,7 +278,7 @@ fn codex_is_reached_in_a_cleared_compacted_and_resumed_conversation() {
     play(Cli::Codex, cleared_compacted_and_resumed);
 }
 
-/// A message over a draft begins no turn in the conversation that the person has left.
+/// A message delivered over a draft begins no turn in the conversation that the person has left.
 #[test]
 fn codex_new_conversation_gets_a_message_that_waited_for_a_draft() {
     let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
@@ -312,7 +313,7 @@ fn codex_new_conversation_gets_a_message_that_waited_for_a_draft() {
     assert!(!request.contains("the old conversation"), "{request}");
 }
 
-/// Checks an interrupt after the agent's command has printed a message, and before its result is
+/// Checks an interrupt after the agent's command has printed a message but before its result is
 /// recorded.
 fn interrupted_reading(scene: &mut Scene<'_>) {
     scene.read_while_working("Ann", "long", "the walrus");
@@ -323,12 +324,12 @@ fn interrupted_reading(scene: &mut Scene<'_>) {
 }
 
 #[test]
-fn claude_message_of_an_interrupted_reading_comes_again() {
+fn claude_message_of_an_interrupted_reading_is_redelivered() {
     play(Cli::Claude, interrupted_reading);
 }
 
 #[test]
-fn codex_message_of_an_interrupted_reading_comes_again() {
+fn codex_message_of_an_interrupted_reading_is_redelivered() {
     play(Cli::Codex, interrupted_reading);
 }
 
@@ -346,7 +347,7 @@ fn claude_question_to_the_person_stays_unanswered() {
     });
 }
 
-/// Checks two agents in one folder, each of which reads its own message only.
+/// Checks two agents in one folder. Each reads only its own message.
 fn twins_read_their_own_messages(scene: &mut Scene<'_>) {
     scene.start("Cid", &[]);
     for (name, work, body) in [("Ann", "first", "for Ann"), ("Cid", "second", "for Cid")] {
@@ -375,7 +376,7 @@ fn codex_twins_of_one_daemon_read_their_own_messages() {
     play_in(&sandbox, &workspace, arrivals, twins_read_their_own_messages);
 }
 
-/// A process that is killed while a message is on its way.
+/// The process to kill while a message is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
     Wrapper,
@@ -384,7 +385,7 @@ enum Victim {
 }
 
 impl Scene<'_> {
-    /// The words of the command line of a hook.
+    /// The words of a hook's command line.
     fn hook_words<'b>(&'b self, event: &'b str) -> [&'b str; 3] {
         [self.sandbox.directory().to_str().unwrap(), "hook", event]
     }
@@ -402,8 +403,8 @@ impl Scene<'_> {
         assert!(processes::kill(&[directory, "up"]) > 0, "no daemon runs");
     }
 
-    /// Kills the hook of an event while the wrapper, which is stopped, does not answer it. `cause`
-    /// leads to the event.
+    /// Kills the hook of an event while the stopped wrapper does not answer it. `cause` triggers
+    /// the event.
     #[track_caller]
     fn kill_hook(&mut self, event: &str, cause: impl FnOnce(&mut Self)) {
         let wrapper = self.ann().terminal.pty.pid();
@@ -415,7 +416,7 @@ impl Scene<'_> {
         processes::signal(wrapper, "CONT");
     }
 
-    /// Kills something while a message is typed.
+    /// Kills a process while a message is typed.
     #[track_caller]
     fn typed(&mut self, victim: Victim) {
         self.bob.send("Ann", "typed");
@@ -435,7 +436,7 @@ impl Scene<'_> {
         self.settle("after typing");
     }
 
-    /// Kills something while a command of the agent's has printed a message.
+    /// Kills a process after a command of the agent has printed a message.
     #[track_caller]
     fn read(&mut self, victim: Victim) {
         self.read_while_working("Ann", "long", "read");
@@ -451,7 +452,7 @@ impl Scene<'_> {
         self.settle("after reading");
     }
 
-    /// Kills something after a hook has begun a turn with a message, or the hook before that.
+    /// Kills a process after a hook has begun a turn with a message, or kills the hook before that.
     #[track_caller]
     fn woken(&mut self, victim: Victim) {
         self.type_draft();

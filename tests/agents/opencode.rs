@@ -42,8 +42,8 @@ fn opencode_receives_messages() {
     let scene = start(&sandbox, &model, &[], None);
     let long = format!("a long one\n\n{}\n\t- and\n\n!ls\n/exit", "word ".repeat(1000).trim_end());
     let bodies = ["three\nlines\nof it", &*long, "the last"];
-    // On a slow machine opencode shows late that it is busy: messages sent meanwhile would join the
-    // same turn.
+    // On a slow machine, opencode is late to show that it is busy: messages sent meanwhile would
+    // join the same turn.
     for (count, body) in (1..).zip(bodies) {
         scene.send(body);
         let asked = model.wait_for_requests(count);
@@ -80,8 +80,8 @@ fn opencode_sends_messages() {
     }
 }
 
-/// Checks the variable by which a command knows that an agent runs it. Without the variable, a
-/// command of an unwrapped opencode would send in its user's name.
+/// Checks the variable that marks an agent's commands. Without it, a command of an unwrapped
+/// opencode would send in its user's name.
 #[test]
 fn opencode_marks_commands_of_its_agent() {
     let variable = agents::named("opencode").unwrap().command_variable.expect("a variable");
@@ -121,7 +121,7 @@ fn opencode_messages_wait_for_work_a_dialog_and_half_typed_input() {
     assert_eq!(frame_body(&model.wait_for_requests(3)[2].prompt), "1\nyes, do it");
     scene.await_report(&first, "injected", "");
     scene.agent.terminal.wait_for("Noted.");
-    // The user has typed half a line, or has entered the shell mode.
+    // The user has typed half a line or entered the shell mode.
     for (number, (keys, why, undo)) in
         [("half a line", "half typed", "\u{7f}".repeat(11)), ("!", "at work", "\u{7f}".to_owned())]
             .into_iter()
@@ -142,17 +142,17 @@ fn opencode_messages_wait_for_work_a_dialog_and_half_typed_input() {
     }
 }
 
-/// A plugin of the user's, which leaves a file behind when a tool has ended.
+/// A plugin of the user that creates a file when a tool has ended.
 const PLUGIN: &str = r#"import { writeFileSync } from "node:fs"
 export const Mark = async ({ directory }) => ({
   "tool.execute.after": async () => writeFileSync(`${directory}/mark`, ""),
 })
 "#;
 
-/// The agent is told of a message between two of its tool calls, its subagent is not. The user's
-/// own configuration and plugin hold besides the wrapper's.
+/// The agent is notified of a message between two of its tool calls; its subagent is not. The
+/// user's own configuration and plugin apply together with the wrapper's.
 #[test]
-fn opencode_working_agent_is_told_and_reads() {
+fn opencode_working_agent_is_notified_and_reads() {
     let task = json!({"description": "a part", "prompt": "A part.", "subagent_type": "general"});
     let model = delegating_model(task, env!("CARGO_BIN_EXE_agent-relay"));
     let sandbox = Sandbox::new();
@@ -193,7 +193,7 @@ fn assert_no_system_text_has(text: &str, asked: &[Asked]) {
     }
 }
 
-/// The half-typed prompt stays in its line. A hook that waits may be killed.
+/// The half-typed prompt stays in its line. A waiting hook may be killed.
 #[test]
 fn opencode_is_woken_over_a_draft() {
     let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
@@ -218,7 +218,7 @@ fn opencode_is_woken_over_a_draft() {
     assert_eq!(asked[3].prompt.trim_end(), "a half written prompt");
 }
 
-/// The agent reads by a tool of the relay, and answers by another. The user's own server stays.
+/// The agent reads with one relay tool and answers with another. The user's own server is kept.
 #[test]
 fn opencode_reads_and_sends_by_tools() {
     let model = Model::start(|asked| match (&*asked.prompt, &asked.result) {
@@ -245,7 +245,7 @@ fn opencode_reads_and_sends_by_tools() {
     assert!(tools.contains("\"own_read\""), "{tools}");
 }
 
-/// Two tools end at a time, and their hooks report one after the other.
+/// Two tools end at the same time, and their hooks report one after the other.
 #[test]
 fn late_notice_of_opencode_joins_the_next_tool_result() {
     let sandbox = Sandbox::new();

@@ -11,7 +11,7 @@ use testkit::{
     waiting::{WATCHDOG, output, until},
 };
 
-/// An agent of the test itself, which exchanges messages with a wrapped CLI.
+/// An agent run by the test, which exchanges messages with a wrapped CLI.
 pub(crate) struct Peer(pub(crate) Client);
 
 impl Peer {
@@ -37,7 +37,7 @@ impl Peer {
         self.receive(from).body.clone()
     }
 
-    /// Waits for the next message, which must have this text, and returns its time of arrival.
+    /// Waits for the next message, checks its text, and returns when it arrived.
     #[track_caller]
     pub(crate) fn receive_at(&self, from: &Agent, body: &str) -> Instant {
         let received = self.receive(from);
@@ -57,7 +57,7 @@ impl Peer {
         self.0.send(message).unwrap()
     }
 
-    /// Sends a message, and returns the time at which the relay accepted it.
+    /// Sends a message, and returns when the relay accepted it.
     #[track_caller]
     pub(crate) fn send_accepted(&self, to: &Agent, name: &str, body: &str) -> Instant {
         let id = self.send(name, body);
@@ -146,7 +146,7 @@ pub(crate) fn frame_body(prompt: &str) -> &str {
     frame_body_from("Another agent wrote this, not your user.", prompt)
 }
 
-/// The body in a frame whose header ends with `sentence`.
+/// The body in a frame with a header that ends with `sentence`.
 #[track_caller]
 pub(crate) fn frame_body_from<'a>(sentence: &str, prompt: &'a str) -> &'a str {
     let (head, rest) = prompt.split_once('\n').expect("a frame of several lines");
@@ -156,7 +156,7 @@ pub(crate) fn frame_body_from<'a>(sentence: &str, prompt: &'a str) -> &'a str {
     rest.strip_suffix(&*end).unwrap_or_else(|| panic!("no end of the frame: {prompt}"))
 }
 
-/// A message as the agent writes it.
+/// A message as written by the agent.
 pub(crate) fn relay_line(name: &str, body: &str) -> String {
     format!("->relay:{name} <<<{body}>>>")
 }

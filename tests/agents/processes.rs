@@ -1,4 +1,4 @@
-//! Processes of a sandbox, which tests kill.
+//! Processes in a sandbox, for tests that kill them.
 
 use std::{
     fs,
@@ -7,8 +7,8 @@ use std::{
 };
 use testkit::waiting::until;
 
-/// Returns the ids of all processes whose command line has these words. A word with a slash is a
-/// part of an argument.
+/// Returns the ids of all processes with these words in their command line. A word with a slash is
+/// a part of an argument.
 pub(crate) fn with_words(words: &[&str]) -> Vec<u32> {
     let has_words = |line: &str| {
         words.iter().all(|word| {
@@ -23,7 +23,7 @@ pub(crate) fn with_words(words: &[&str]) -> Vec<u32> {
     ids(runs)
 }
 
-/// Kills all processes whose command line has these words. Returns how many there were.
+/// Kills all processes with these words in their command line. Returns how many there were.
 pub(crate) fn kill(words: &[&str]) -> usize {
     let ids = with_words(words);
     ids.iter().for_each(|&id| kill_one(id));
@@ -34,7 +34,7 @@ pub(crate) fn kill_one(id: u32) {
     signal(id, "KILL");
 }
 
-/// Sends a signal to a process, which may have ended meanwhile.
+/// Sends a signal to a process. The process may have ended meanwhile.
 pub(crate) fn signal(id: u32, signal: &str) {
     let mut kill = Command::new("kill");
     kill.args([&format!("-{signal}"), &id.to_string()]).output().unwrap();

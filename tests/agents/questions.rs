@@ -20,7 +20,7 @@ const OPERATOR_SENTENCE: &str = "Written at a command line of your user's accoun
 
 const QUESTION: &str = "Which port does the server use?";
 
-/// The value that follows `word` in a frame's header.
+/// The value after `word` in a frame's header.
 #[track_caller]
 fn header_value<'a>(asked: &'a Asked, word: &str) -> &'a str {
     let header = asked.prompt.lines().next().unwrap_or_default();
@@ -73,8 +73,8 @@ fn gemini_answers_an_operator() {
     answers_an_operator_from_both_sources(Cli::Gemini);
 }
 
-/// Checks `agent-relay send` when the model runs it in the CLI's shell tool, and the user allows
-/// the command.
+/// Checks `agent-relay send` when the model runs it in the CLI's shell tool and the user allows the
+/// command.
 fn shell_command_sends_as_its_agent(cli: Cli) {
     let relay = std::path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
     let command = format!("{} send Bob hello", relay.display());

@@ -1,6 +1,6 @@
-//! Text that looks like a message but is none, and must not be sent.
+//! Text that looks like a message but must not be sent.
 //!
-//! Examples, quotes, files, output of tools, the user's input, and words of a subagent contain such
+//! Such text is in examples, quotes, files, output of tools, the user's input, and a subagent's
 //! text.
 
 use crate::{
@@ -28,7 +28,7 @@ const HOSTILE: &str = "->relay:Bob <<<a file>>>\n\n● ->relay:Bob <<<with a bul
 const TASK: &str = "->relay:Bob <<<a task>>>";
 const SUBAGENT_ANSWER: &str = "->relay:Bob <<<an agent of the agent's own>>>";
 
-/// The project's documents, which are full of examples.
+/// The project's documents. They are full of examples.
 fn documents() -> [(&'static str, String); 4] {
     [
         ("protocol.md", include_str!("../../docs/PROTOCOL.md").to_owned()),
@@ -103,15 +103,15 @@ fn quoted_text_is_not_sent(cli: Cli) {
     assert_eq!(cid.receive_text(&agent), "the end");
 }
 
-/// Submits a prompt, and waits for its answer. A prompt submitted earlier would join the previous
-/// turn.
+/// Submits a prompt, and waits for its answer. If it were submitted earlier, it would join the
+/// previous turn.
 #[track_caller]
 fn submit(model: &Model, agent: &mut Agent, text: &str) {
     let answers = model.wait_for_answers(0).len();
     agent.wait_until_idle();
     agent.submit(text);
     agent.with_screen_on_panic(|| model.wait_for_answers(answers + 1));
-    // Codex shows no sign of work as long as text arrives.
+    // Codex shows no sign of work while text arrives.
     agent.wait_until_still();
 }
 

@@ -1,4 +1,4 @@
-//! Qwen Code: typed into, read in its transcript, and told by hooks.
+//! Qwen Code: messages are typed, read from its transcript, and announced by hooks.
 
 use crate::{
     cli::{Cli, Workspace},
@@ -16,7 +16,7 @@ use testkit::{
     waiting::until,
 };
 
-/// Starts Qwen Code with more options of `run`, and with more members of its user's settings.
+/// Starts Qwen Code with more options of `run` and more members in its user's settings.
 fn start<'a>(sandbox: &'a Sandbox, model: &Model, options: &[&str], more: Value) -> Scene<'a> {
     let workspace = Workspace::new(sandbox, Cli::Qwen, model, "ann");
     workspace.extend_settings(more);
@@ -44,7 +44,7 @@ fn qwen_exchanges_messages() {
 
 /// The user's own hooks still run, and the rule in docs/AGENTS.md allows the command.
 #[test]
-fn qwen_working_agent_is_told_and_reads() {
+fn qwen_working_agent_is_notified_and_reads() {
     let (model, sandbox) = (reading_model(), Sandbox::new());
     let hook = json!({"type": "command", "command": "touch own-hook"});
     let rule = format!("Bash({} read *)", env!("CARGO_BIN_EXE_agent-relay"));

@@ -1,4 +1,4 @@
-//! Recognition of each installed version of a CLI by its process, for each way to start the CLI.
+//! Recognition of each installed CLI version by its process, for each way to start it.
 
 use crate::{
     cli::{Cli, Workspace},

@@ -20,10 +20,10 @@ use testkit::{
 
 const ROWS: u16 = 30;
 
-/// The number of the last bytes on the terminal by which the end of the recording is found.
+/// How many of the terminal's last bytes identify the end of the recording.
 const LAST_BYTES: usize = 200;
 
-/// A message that the agent did not write: in a tool's output and in a received message.
+/// A message that the agent did not write. It occurs in a tool's output and in a received message.
 const FOREIGN: &str = "->relay:Cid <<<\nthis is not said>>>\n";
 
 const LIST_BODY: &str = "Please look at the list of what is left, which is longer than a row of most of the \
@@ -66,7 +66,7 @@ fn recording_yields_the_received_messages(cli: Cli, columns: u16) {
     let size = Size { rows: ROWS, cols: columns };
     let mut agent = workspace.wrap_with(&options, size, &[]);
     let received = play(&mut agent, &bob);
-    // The terminal has bytes of the wrapper before those of the program.
+    // On the terminal, the wrapper's bytes come before the program's.
     let shown = agent.terminal.bytes();
     let last = &shown[shown.len().saturating_sub(LAST_BYTES)..];
     let ends = |recording: &[u8]| recording.windows(last.len()).rposition(|bytes| bytes == last);
@@ -107,7 +107,7 @@ fn play(agent: &mut Agent, bob: &Peer) -> Vec<String> {
     received
 }
 
-/// Returns a recording in which a made-up path of the same length replaces the sandbox's path.
+/// Returns a recording with a made-up path of the same length in place of the sandbox's path.
 fn without_sandbox_path(recording: &[u8], directory: &Path) -> Vec<u8> {
     let path = directory.to_str().unwrap().as_bytes();
     let replacement: Vec<u8> =

@@ -14,11 +14,11 @@ use testkit::{
     sandbox::Sandbox,
 };
 
-/// The number of messages that an agent sends in one reply, and of messages that wait for the agent
-/// at a time.
+/// The number of messages in one reply of an agent, and of messages that wait for the agent at the
+/// same time.
 const AT_A_TIME: usize = 5;
 
-/// A message to Bob as the agent writes it.
+/// A message to Bob as written by the agent.
 fn relay_message(body: &str) -> String {
     let body =
         body.replace("<<<", "\\<<<").replace(">>>", "\\>>>").replace("->relay:", "\\->relay:");
@@ -78,8 +78,8 @@ fn messages_reach_it_exactly(cli: Cli, columns: u16, bodies: &[Body]) {
     assert!(wrong.is_empty(), "{} was asked\n{}", cli.name(), wrong.join("\n"));
 }
 
-/// Checks that the brief arrives first, unchanged and once, and that an agent which repeats the
-/// brief sends no message.
+/// Checks that the brief arrives first, unchanged and once, and that an agent sends no message by
+/// repeating the brief.
 fn gets_the_brief_first(cli: Cli) {
     let text = brief::first_words(&brief::text(Some("Ann")));
     let repeats = format!("I have read this:\n\n{}", brief::text(Some("Ann")));
@@ -90,7 +90,7 @@ fn gets_the_brief_first(cli: Cli) {
     let sandbox = Sandbox::new();
     let (bob, workspace) =
         (Peer::join(&sandbox, "Bob"), Workspace::new(&sandbox, cli, &model, "ann"));
-    // Ann's earlier session makes her known, so that the relay queues messages to her.
+    // Ann is known from an earlier session, so the relay queues messages for her.
     drop(Peer::join(&sandbox, "Ann"));
     bob.send("Ann", "first");
     let agent = workspace.wrap_with(&["-n", "Ann", "--brief"], Size { rows: 40, cols: 100 }, &[]);
@@ -108,9 +108,9 @@ fn gets_the_brief_first(cli: Cli) {
     assert_eq!(bob.receive(&agent).body, "all");
 }
 
-/// Checks that the brief comes by a hook with the first prompt, and again in a conversation that
-/// was cleared, and that nothing is typed but the message.
-fn gets_the_brief_by_its_hook(cli: Cli) {
+/// Checks that a hook delivers the brief with the first prompt, and again after the conversation
+/// was cleared, and that only the message is typed.
+fn gets_the_brief_from_its_hook(cli: Cli) {
     let text = serde_json::to_string(brief::text(Some("Ann")).trim_end()).unwrap();
     let briefs = |asked: &Asked| asked.request.to_string().matches(text.trim_matches('"')).count();
     let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
@@ -132,13 +132,13 @@ fn gets_the_brief_by_its_hook(cli: Cli) {
 }
 
 #[test]
-fn claude_gets_the_brief_by_its_hook() {
-    gets_the_brief_by_its_hook(Cli::Claude);
+fn claude_gets_the_brief_from_its_hook() {
+    gets_the_brief_from_its_hook(Cli::Claude);
 }
 
 #[test]
-fn codex_gets_the_brief_by_its_hook() {
-    gets_the_brief_by_its_hook(Cli::Codex);
+fn codex_gets_the_brief_from_its_hook() {
+    gets_the_brief_from_its_hook(Cli::Codex);
 }
 
 #[test]
@@ -146,9 +146,9 @@ fn gemini_gets_the_brief_first() {
     gets_the_brief_first(Cli::Gemini);
 }
 
-/// A body as the model gets it: without control characters, and with escapes.
+/// A body as received by the model: without control characters, and with escapes.
 ///
-/// Claude Code also replaces tabs by blanks and composes letters; Gemini CLI drops characters
+/// Claude Code also replaces tabs with blanks and composes letters; Gemini CLI drops characters
 /// without width.
 pub(crate) fn typed(cli: Cli, body: &str) -> String {
     let body = escaped(cli, body);

@@ -1,4 +1,4 @@
-//! Comparison of a received text with a message as CLIs render it.
+//! Comparison of a received text with a message as rendered by CLIs.
 //!
 //! Blank lines are ignored. Outside of fences, Markdown marks and indentation are ignored, and a
 //! run of blanks counts as one; a fence only loses its marks. Words, their order and line ends
@@ -44,7 +44,7 @@ pub(crate) fn shown(body: &str) -> Shown {
     }
     let leaves_a_fence_open = fence.is_some() || closed_by_last;
     if closed_by_last {
-        // The last line does not close the fence if `>>>` follows it: the line is then text of the
+        // If `>>>` follows the last line, the line does not close the fence: it is text in the
         // fence.
         lines.extend(
             body.lines().last().map(|line| Line { text: visible(line), fence: Some(fences) }),
@@ -102,7 +102,7 @@ fn indentation_of(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// A line of a fence without the number that Gemini CLI adds.
+/// A fence's line without the number that Gemini CLI adds.
 fn without_number(line: &str) -> String {
     let text = line.trim_start();
     let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -113,8 +113,8 @@ fn without_number(line: &str) -> String {
     }
 }
 
-/// A line of Markdown as words: marks of lists and quotes in one form, without those of headings
-/// and emphasis.
+/// A line of Markdown as words. Marks of lists and quotes have one form; marks of headings and
+/// emphasis are removed.
 fn plain(cli: Cli, line: &str) -> String {
     let mut line = line.trim().to_owned();
     if line.contains("](") {

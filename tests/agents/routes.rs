@@ -1,7 +1,7 @@
-//! Each route of a message to an agent, tried with messages at random moments of a session full of
-//! tool calls, and a row of the table of what arrived.
+//! Each route of a message to an agent. Messages come at random moments of a session full of tool
+//! calls, and a table row shows how they arrived.
 //!
-//! A full run (`ci/agents --long`) plays 100 messages a route, with kills among them. The seed is
+//! A full run (`ci/agents --long`) plays 100 messages per route, with kills among them. The seed is
 //! printed; `AGENT_RELAY_AGENTS_SEED` repeats it.
 
 use crate::{
@@ -34,39 +34,39 @@ use testkit::{
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// The number of messages of one route, in a normal run with the CLIs of most tests and with the
-/// others, and in a full run.
+/// The number of messages per route: in a normal run with the CLIs of most tests, in a normal run
+/// with the others, and in a full run.
 const MESSAGES: usize = 5;
 const MESSAGES_OF_OTHERS: usize = 1;
 const MESSAGES_ALL: usize = 100;
 
-/// The time after a person's last key in which nothing is typed.
+/// How long nothing is typed after a person's last key.
 const UNTOUCHED: Duration = Duration::from_millis(1000);
 
-/// The interval at which a trial looks at what has happened.
+/// The interval between a trial's looks at the state.
 const POLL: Duration = Duration::from_millis(10);
 
 /// A half-typed prompt of the person.
 const DRAFT: &str = "a half written (prompt) of theirs,  with two blanks";
 
-/// The end of each command, which prints the time.
+/// The end of each command. It prints the time.
 const END: &str = "date +ended-at-%s%N";
 
-/// The first prompt of an agent that is to be woken: Codex is woken from its first turn on.
+/// The first prompt of an agent that a hook should wake: Codex is only woken after its first turn.
 const HELLO: &str = "Hello.";
 
 const HEADER: &str = "\
 | CLI | route | messages | arrived once | lost | repeated, marked | repeated, not marked | in a \
 system role | measured | median | worst |\n|---|---|---|---|---|---|---|---|---|---|---|";
 
-/// The way of a message to the agent.
+/// A message's route to the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route {
     /// Typed into the empty prompt.
     Typed,
-    /// The agent is told between two tool calls, and reads it.
+    /// The agent is notified between two tool calls, and reads the message.
     Read,
-    /// A hook begins a turn with it, over a person's draft.
+    /// A hook begins a turn with the message, over a person's draft.
     Woken,
 }
 
@@ -83,14 +83,14 @@ impl Route {
 /// The content of all requests to the model so far.
 #[derive(Default)]
 struct Log {
-    /// Each frame once, with the time of the first request that had it.
+    /// Each frame once, with the time of its first request.
     arrived: Vec<(Frame, Instant)>,
     known: HashSet<String>,
-    /// The most times that one request had one frame.
+    /// How often one request had the same frame at most.
     most_in_one: BTreeMap<String, usize>,
-    /// The ids of which the agent was told, with the time since the end of the tool that ran.
+    /// The ids that the agent was notified of, with the time since the running tool's end.
     noticed: HashMap<String, Option<Duration>>,
-    /// The number of commands for which the CLI asks its person.
+    /// The number of commands that the CLI asks its person about.
     asking: usize,
     /// Whether the model's latest reply is a command.
     is_working: bool,
@@ -119,8 +119,8 @@ impl Log {
     }
 }
 
-/// Returns a request in which the result of a tool call stands once: Gemini CLI repeats each, with
-/// its id, in a conversation that it resumes.
+/// Returns a request with each tool call's result only once: after resuming a conversation, Gemini
+/// CLI repeats each result with its id.
 fn without_repeated_results(request: &Value) -> Value {
     let mut request = request.clone();
     if let Some(contents) = request.get_mut("contents").and_then(Value::as_array_mut) {
@@ -131,7 +131,7 @@ fn without_repeated_results(request: &Value) -> Value {
     request
 }
 
-/// Returns the ids of all messages of which an agent was told in a request, in order.
+/// Returns the ids of all messages that an agent was notified of in a request, in order.
 pub(crate) fn told_ids(request: &Value) -> Vec<String> {
     let request = request.to_string();
     let told = request.split(" wrote to you (id ").skip(1);
@@ -142,7 +142,7 @@ fn body(number: usize) -> String {
     format!("message number {number:03}")
 }
 
-/// Returns the time since 1970 that a command has printed at its end.
+/// Returns the time since 1970 that a command printed at its end.
 fn end_of_tool(result: &str) -> Option<Duration> {
     let (_, rest) = result.rsplit_once("ended-at-")?;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
@@ -174,8 +174,8 @@ fn runs(cli: Cli, command: &str) -> Reply {
     }
 }
 
-/// A script that answers each prompt with a few commands, of which some need a permission, and
-/// reads what it is told of if the route is [`Route::Read`].
+/// A script that answers each prompt with a few commands, some of which need a permission. On
+/// [`Route::Read`], it reads the messages that it is notified of.
 fn script(
     cli: Cli,
     route: Route,
@@ -234,25 +234,25 @@ struct Trial<'a> {
     permitted: usize,
     /// The number of prompts of the person.
     prompts: usize,
-    /// The time at which each message was accepted.
+    /// When each message was accepted.
     accepted: Vec<Instant>,
-    /// The messages that found the agent at rest.
+    /// The messages that came while the agent was at rest.
     at_rest: HashSet<usize>,
     keys: Vec<Instant>,
 }
 
-/// The beginnings of the commands that run without a question, if the CLI can be told so.
+/// The beginnings of the commands that run without a question, if the CLI has such a setting.
 fn allowed() -> [String; 4] {
     let relay = relay();
     ["sleep".to_owned(), "date".to_owned(), format!("{relay} inbox"), format!("{relay} read")]
 }
 
-/// Allows the commands in the settings, or installs our hooks, if that is not done at the start.
+/// Allows the commands in the settings, or installs our hooks, unless a start does that.
 fn prepare(workspace: &Workspace<'_>, route: Route) {
     match workspace.cli {
         Cli::Opencode => {
             let allowed = allowed().into_iter().map(|begin| (format!("{begin} *"), json!("allow")));
-            // The last rule that fits a command holds, and `*` comes first in any order.
+            // The last rule that matches a command counts, and `*` comes first in any order.
             let rules: Value = iter::once(("*".to_owned(), json!("ask"))).chain(allowed).collect();
             workspace.extend_settings(json!({"permission": {"bash": rules}}));
         }
@@ -274,7 +274,7 @@ fn arguments(cli: Cli, is_resumed: bool) -> Vec<String> {
         Cli::Copilot => {
             let programs = ["sleep", "date", &relay()];
             let rules = programs.map(|program| format!("--allow-tool=shell({program}:*)"));
-            // Otherwise Copilot asks whether a command may use the path of the relay's program.
+            // Otherwise Copilot asks whether a command may use the path of our program.
             rules.into_iter().chain(["--allow-all-paths".to_owned()]).collect()
         }
         Cli::Codex | Cli::Gemini | Cli::Opencode | Cli::Qwen => Vec::new(),
@@ -376,7 +376,7 @@ impl Trial<'_> {
         self.keys.push(Instant::now());
     }
 
-    /// Plays a moment of the session in which some messages come.
+    /// Plays a part of the session, with some messages.
     fn play(&mut self, count: usize) {
         match self.route {
             Route::Read => {
@@ -397,7 +397,7 @@ impl Trial<'_> {
         self.rest();
     }
 
-    /// The person types something, and erases it.
+    /// Sends messages while the person types something, and erases it.
     fn send_while_a_draft_is_typed(&mut self, count: usize) {
         self.press("hm");
         self.agent.terminal.wait_until_screen("the draft", |screen| {
@@ -405,11 +405,11 @@ impl Trial<'_> {
         });
         self.send(count);
         self.pause(500);
-        // A hook may have begun a turn, but what a person types stays in the line.
+        // A hook may have begun a turn, but the person's text stays in the line.
         self.press("\u{7f}\u{7f}");
     }
 
-    /// Kills the daemon, the wrapper or the hooks that run.
+    /// Kills the daemon, the wrapper or the running hooks.
     fn kill(&mut self) {
         let directory = self.sandbox.directory().to_str().unwrap();
         let sent = self.accepted.len();
@@ -444,9 +444,10 @@ impl Trial<'_> {
         self.agent.terminal.wait_until_screen("the draft", shows_draft);
     }
 
-    /// The time from the end of the tool that ran to the model's request with the notice; of a
-    /// message that found the agent at rest, from the moment at which it was accepted and nothing
-    /// was typed any more to the request with the message. `None` for other messages.
+    /// The latency of a message. If a notice announced it: the time from the end of the running
+    /// tool to the model's request with the notice. If it found the agent at rest: the time from
+    /// its acceptance, or from when it could be typed if that is later, to the request with the
+    /// message. `None` for other messages.
     fn latency(&self, frame: &Frame, at: Instant, number: usize) -> Option<Duration> {
         if self.route == Route::Read {
             return lock(&self.log).noticed.get(id(frame)).copied().flatten();

@@ -1,4 +1,4 @@
-//! A CLI in the wrapper, as Ann, with its peer Bob, for CLIs that only a few tests are about.
+//! A wrapped CLI named Ann, with its peer Bob, for CLIs with only a few tests.
 
 use crate::{
     cli::{Agent, Workspace},
@@ -14,7 +14,7 @@ use testkit::{
     waiting::until,
 };
 
-/// At this width opencode shows no column next to the conversation.
+/// At this width, opencode shows no column next to the conversation.
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
 /// A CLI that runs in a workspace.
@@ -69,8 +69,8 @@ impl<'a> Scene<'a> {
         self.agent.answer(question, yes);
     }
 
-    /// Sends a message while the agent's command runs, and checks that the agent reads it and
-    /// answers by the relay's tools. Returns what the model was asked.
+    /// Sends a message while the agent's command runs, and checks that the agent reads and answers
+    /// it with the relay's tools. Returns the model's requests.
     #[track_caller]
     pub(crate) fn read_and_answer_by_tools(&self, model: &Model) -> Vec<Asked> {
         until("the command runs", || self.file("runs").exists());

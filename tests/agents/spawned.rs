@@ -1,5 +1,5 @@
-//! A CLI in the background: its messages arrive, and `agents` names the transcript from which they
-//! are read.
+//! A CLI in the background: its messages arrive, and `agents` names the transcript that they are
+//! read from.
 
 use crate::{
     cli::{Cli, Workspace},
@@ -22,7 +22,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// The source from which the wrapper reads Ann's messages, as `agents` reports it.
+/// Where the wrapper reads Ann's messages from, as reported by `agents`.
 fn source(sandbox: &Sandbox) -> Value {
     let printed = sandbox.run(["agents", "--json"]).stdout;
     let rows = str::from_utf8(&printed).unwrap().lines();
@@ -49,8 +49,8 @@ fn spawned_cli_sends_messages(cli: Cli) {
     drop(stop);
 }
 
-/// An agent that has ended goes on in its own conversation.
-fn restored_cli_goes_on(cli: Cli) {
+/// A restored agent continues its own conversation.
+fn restored_cli_continues(cli: Cli) {
     let line = relay_line("Bob", "I am here.");
     let model = Model::start(move |_| Reply::new().says(format!("I tell him.\n\n{line}")));
     let sandbox = Sandbox::new();
@@ -74,23 +74,23 @@ fn restored_cli_goes_on(cli: Cli) {
 }
 
 #[test]
-fn restored_claude_goes_on() {
-    restored_cli_goes_on(Cli::Claude);
+fn restored_claude_continues() {
+    restored_cli_continues(Cli::Claude);
 }
 
 #[test]
-fn restored_codex_goes_on() {
-    restored_cli_goes_on(Cli::Codex);
+fn restored_codex_continues() {
+    restored_cli_continues(Cli::Codex);
 }
 
 #[test]
-fn restored_qwen_goes_on() {
-    restored_cli_goes_on(Cli::Qwen);
+fn restored_qwen_continues() {
+    restored_cli_continues(Cli::Qwen);
 }
 
 #[test]
-fn restored_opencode_goes_on() {
-    restored_cli_goes_on(Cli::Opencode);
+fn restored_opencode_continues() {
+    restored_cli_continues(Cli::Opencode);
 }
 
 #[test]

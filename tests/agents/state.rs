@@ -1,5 +1,4 @@
-//! The activity of a CLI, as `agents` shows it: told by the CLI's hooks, and after an interrupt by
-//! its screen.
+//! A CLI's activity in `agents`: reported by the CLI's hooks, and by its screen after an interrupt.
 
 use crate::{
     cli::{Agent, Cli},
@@ -41,8 +40,8 @@ fn assert_becomes_idle(sandbox: &Sandbox, agent: &Agent) {
     });
 }
 
-/// A model that runs a command on "Run.", asks the user on "Ask.", and thinks until the gate opens
-/// on "Think.".
+/// A model that runs a command on "Run." and asks the user on "Ask.". On "Think.", it thinks until
+/// the gate opens.
 fn model(gate: &Gate, until_exists: &Path) -> Model {
     let gate = gate.clone();
     // Claude Code runs a command that changes nothing without a question.

@@ -1,5 +1,5 @@
-//! Two real CLIs that work on a task each and write to each other, while a person drafts prompts in
-//! both. A full run (`ci/agents --long`) plays 20 turns with 40 messages.
+//! Two real CLIs that work on one task each and write to each other, while a person drafts prompts
+//! in both. A full run (`ci/agents --long`) plays 20 turns with 40 messages.
 
 use crate::{
     cli::{Agent, Cli, Workspace},
@@ -23,7 +23,7 @@ use testkit::{
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// The number of turns that each agent works, and of messages that it sends.
+/// The number of each agent's turns, and of the messages that it sends.
 const TURNS: usize = 2;
 const TURNS_ALL: usize = 20;
 
@@ -56,8 +56,8 @@ fn body(from: &str, turn: usize) -> String {
     format!("{from} has done part {turn}.")
 }
 
-/// Works on each prompt of the person with a few commands, says at its beginning what was done, and
-/// reads what the agent is told of.
+/// Answers each prompt of the person with a few commands, first reports what was done, and reads
+/// the messages that the agent is notified of.
 fn script(
     name: &'static str,
     other: &'static str,
@@ -103,7 +103,7 @@ impl Side {
         };
         let mut side = Self { name, agent: workspace.wrap(name, SIZE, allowed), seen };
         side.agent.wait_until_idle();
-        // Codex is woken from its first turn on.
+        // Codex is only woken after its first turn.
         side.agent.submit("Hello.");
         side.agent.terminal.wait_for("Noted.");
         side.agent.wait_until_idle();
@@ -119,7 +119,8 @@ impl Side {
         self.agent.terminal.wait_until_screen("the draft", shows_draft);
     }
 
-    /// Waits until the agent has finished its work, and erases the draft, which must be there.
+    /// Waits until the agent has finished its work, and erases the draft, which must still be
+    /// there.
     #[track_caller]
     fn erase(&mut self) {
         self.agent.terminal.wait_until_screen("the draft of an idle agent", |screen| {
@@ -141,7 +142,7 @@ fn shows_draft(screen: &Screen) -> bool {
     row.trim_end().ends_with(&format!(" {DRAFT}"))
 }
 
-/// Both agents work, and the person drafts a prompt for each meanwhile.
+/// Both agents work, while the person drafts a prompt for each.
 fn work_at_once(sides: &mut [Side; 2], turn: usize) {
     for side in &mut *sides {
         side.work(turn);

@@ -15,7 +15,7 @@ pub(crate) enum Speaker {
 }
 
 impl Workspace<'_> {
-    /// All transcripts of this home, in the order of their names.
+    /// All transcripts in this home, ordered by name.
     pub(crate) fn transcripts(&self) -> Vec<PathBuf> {
         let (folder, depth) = match self.cli {
             Cli::Claude => (".claude/projects", 1),
@@ -48,7 +48,7 @@ impl Workspace<'_> {
         }
     }
 
-    /// Whether any file of the CLI, also that of a subagent, records these words of a model.
+    /// Whether any file of the CLI, including a subagent's, records these words of a model.
     pub(crate) fn has_recorded_anywhere(&self, words: &str) -> bool {
         let folder = match self.cli {
             Cli::Claude => ".claude/projects",

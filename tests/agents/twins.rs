@@ -13,15 +13,14 @@ use testkit::{
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// The only prompt to which both twins give the same answer.
+/// The only prompt that both twins answer identically.
 const SAME: &str = "Say the same.";
 
 /// A script that answers with a new number each time.
 fn numbered_answers() -> impl FnMut(&Asked) -> Reply + Send + 'static {
     let mut count = 0;
     move |asked| {
-        // The wrapper sends this notice if it has not been able to tell the twins apart for some
-        // time.
+        // The wrapper sends this notice if it could not distinguish the twins for some time.
         if asked.prompt.contains("@relay] The relay wrote this") {
             return Reply::new().says("I see.");
         }
@@ -83,7 +82,7 @@ fn twins_send_in_their_own_names(cli: Cli) {
 fn check_names_of_twins(sandbox: &Sandbox, workspace: &Workspace<'_>) {
     let bob = Peer::join(sandbox, "Bob");
     let mut twins = start(workspace, &[]);
-    // One twin's composer holds the same text, half typed, that the other twin submits.
+    // One twin's composer holds a half-typed copy of the text that the other twin submits.
     twins[0].paste("Tell him who you are.");
     twins[1].submit("Tell him who you are.");
     assert_eq!(receive_own(&bob, &twins), "Cid");
@@ -101,7 +100,7 @@ fn check_names_of_twins(sandbox: &Sandbox, workspace: &Workspace<'_>) {
     }
 }
 
-/// Checks that while both transcripts are equal, no message is sent until its sender is certain.
+/// Checks that no message is sent while both transcripts are equal, until its sender is certain.
 fn twins_with_equal_transcripts_wait_until_these_differ(cli: Cli) {
     let (model, sandbox) = (Model::start(numbered_answers()), Sandbox::new());
     let workspace = Workspace::new(&sandbox, cli, &model, "both");
@@ -163,7 +162,7 @@ fn codex_twins_of_one_daemon_send_in_their_own_names() {
     check_names_of_twins(&sandbox, &workspace);
 }
 
-/// Hooks name the transcript of each, so no message waits until the transcripts differ.
+/// Hooks name each agent's transcript, so no message waits until the transcripts differ.
 #[test]
 fn codex_twins_of_one_daemon_with_equal_transcripts_send_at_once() {
     let (model, sandbox) = (Model::start(numbered_answers()), Sandbox::new());
@@ -175,7 +174,7 @@ fn codex_twins_of_one_daemon_with_equal_transcripts_send_at_once() {
     assert_eq!(names.into_iter().collect::<BTreeSet<_>>().len(), 2);
 }
 
-/// Codex's daemon begins a turn of the agent whose queue has the message.
+/// Codex's daemon begins a turn of the agent that has the message in its queue.
 #[test]
 fn codex_twins_of_one_daemon_are_woken_over_drafts() {
     let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
@@ -183,7 +182,7 @@ fn codex_twins_of_one_daemon_are_woken_over_drafts() {
     let bob = Peer::join(&sandbox, "Bob");
     let mut twins = start(&workspace, &[]);
     for (count, (agent, name)) in twins.iter_mut().zip(["Ann", "Cid"]).enumerate() {
-        // Codex is woken from its first turn on.
+        // Codex is only woken after its first turn.
         agent.submit(&format!("I am with {name}."));
         agent.with_screen_on_panic(|| model.wait_for_answers(count + 1));
         agent.wait_until_idle();
@@ -202,7 +201,7 @@ fn codex_twins_of_one_daemon_are_woken_over_drafts() {
     }
 }
 
-/// Checks commands that run in Codex's own daemon, which one twin has started for both.
+/// Checks commands that run in Codex's own daemon. One twin has started it for both.
 #[test]
 fn shell_commands_of_codex_twins_send_in_their_own_names() {
     let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();

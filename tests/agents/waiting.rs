@@ -1,5 +1,4 @@
-//! Messages that wait because the keys that type them would do something else, and the reported
-//! reasons.
+//! Messages that wait because typing them would trigger something else, and the reported reasons.
 
 use crate::{
     cli::{Agent, Cli, Workspace},
@@ -62,7 +61,7 @@ fn messages_wait_for_folder_trust(cli: Cli) {
     );
     assert_eq!(model.wait_for_requests(0).len(), 0);
     agent.terminal.press("\r");
-    // Claude Code gets the brief by a hook, after the answer.
+    // Claude Code gets the brief from a hook, after the answer.
     let typed = usize::from(cli != Cli::Claude);
     let asked = agent.with_screen_on_panic(|| model.wait_for_requests(typed + 1));
     let request = asked[0].request.to_string();
