@@ -50,8 +50,8 @@ impl KnownParts {
         self.old.newest.clear();
     }
 
-    /// Remembers a record of a row. Returns the record if it is new, the added text if it has grown,
-    /// and otherwise `None`.
+    /// Remembers a record of a row. Returns the record if it is new, the added text if it has
+    /// grown, and `None` otherwise.
     fn new_in(
         &mut self,
         id: Option<&str>,
