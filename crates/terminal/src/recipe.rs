@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 pub struct Recipe {
     /// The recipe's name.
     pub name: String,
-    /// The names of commands, executables and scripts of its program, without directory, extension
+    /// The names of its program's commands, executables and scripts, without directory, extension
     /// and version.
     commands: Vec<String>,
     /// Parts of the paths of its executables and scripts, such as `"/@openai/codex/"`.
@@ -39,91 +39,89 @@ pub struct Recipe {
     systems: Option<Vec<System>>,
     /// The program's oldest version. An unknown version counts as the newest.
     from: Option<Version>,
-    /// The program's first version for which the entry no longer holds.
+    /// The first version of the program that the entry no longer applies to.
     below: Option<Version>,
     /// What the program does with a line: `text`, `shell` (runs it, as sh does).
     pub reads: Reads,
     /// The format of the transcript that the program writes.
     #[serde(deserialize_with = "book::format")]
     pub transcript: Option<&'static Format>,
-    /// `transcript`: whether the agent is at work is read there, and not from the screen.
+    /// `transcript`: the transcript, not the screen, tells whether the agent is at work.
     pub turns: Option<Turns>,
-    /// The keys that send a text off: an Enter in one of four forms.
+    /// The key that submits a text: Enter in one of four forms.
     pub submit: String,
-    /// `true`: Ctrl-J sends a line off as Enter does. Otherwise it is a line break in programs that
-    /// read text and mark pastes, and nothing is typed behind it until an Enter.
+    /// `true`: Ctrl-J submits a line like Enter. Otherwise it is a line break in programs that read
+    /// text and use bracketed paste; after it, nothing is typed until an Enter.
     pub line_feed_submits: bool,
     /// How long the screen must be still before a text is typed.
     pub quiet_ms: u64,
-    /// The time for which no key must be pressed before a text is typed.
+    /// How long no key must be pressed before a text is typed.
     pub untouched_ms: u64,
-    /// The time after which a program that shows nothing at all counts as ready, and for which a
+    /// How long a program that shows nothing must run before it counts as ready, and how long a
     /// known input line must have been there at the start.
     pub start_ms: u64,
-    /// The least time from a text to its Enter, which also waits until the screen stands still
+    /// The minimum time from a text to its Enter. The Enter also waits until the screen is still
     /// again.
     pub guard_ms: u64,
-    /// The longest time from a text to its Enter.
+    /// The maximum time from a text to its Enter.
     pub guard_ms_max: u64,
     /// `true`: text may be typed while the agent works.
     pub while_busy: bool,
-    /// The most messages that pass between the agent and another one without a prompt of a person
-    /// and without work: see [Loops](docs/GUIDE.md#loops).
+    /// How many messages may pass between the agent and another one without a person's prompt and
+    /// without work: see [Loops](docs/GUIDE.md#loops).
     pub wake_budget: u32,
-    /// `true`: its composer reads keys, so nothing is typed while the terminal collects lines, as
-    /// for a moment after an editor that the program has started (not known on Windows).
+    /// `true`: its composer reads keys, so nothing is typed while the terminal collects lines. It
+    /// does so for a moment after an editor that the program has started (not known on Windows).
     pub raw_mode: bool,
     /// Variables that the program gets if they are not set: `{ NAME = "value" }`.
     pub environment: BTreeMap<String, String>,
-    /// Arguments that its command gets before its own. `{NAME}` is the value of the variable
-    /// `AGENT_RELAY_AGENT`, `AGENT_RELAY_KEY_FILE` or `AGENT_RELAY_ENDPOINT` as a TOML string,
-    /// which the program then does not find in its environment.
+    /// Arguments inserted before the command's own. `{NAME}` is the value of the variable
+    /// `AGENT_RELAY_AGENT`, `AGENT_RELAY_KEY_FILE` or `AGENT_RELAY_ENDPOINT` as a TOML string; the
+    /// program then does not find the variable in its environment.
     arguments: Vec<String>,
-    /// The number of columns that the program leaves blank in front of everything that its agent
-    /// says.
+    /// How many columns the program leaves blank before its agent's text.
     pub margin: u8,
-    /// `true`: the program counts the columns of each code point of an emoji, as line editors of
-    /// shells do. Otherwise the whole emoji has two.
+    /// `true`: the program counts the columns of each code point of an emoji, like the line editors
+    /// of shells. Otherwise the whole emoji has two.
     pub counts_code_points: bool,
-    /// What the program would treat as more than text, with the backslash that prevents it: `'\@'`.
-    /// With a blank first: only at the beginning of a word. With the backslash last: only before a
-    /// name.
+    /// Text that the program would expand, with the backslash that prevents it: `'\@'`. With a
+    /// blank first: only at the beginning of a word. With the backslash last: only before a name.
     pub expands: Expansions,
-    /// Endings of the names of files that it attaches when they are pasted at the end of a line or
+    /// Extensions of files that it attaches when their names are pasted at the end of a line or
     /// before a path: `".png"`.
     pictures: Vec<String>,
     /// The text before the cursor in the empty input line; with `^` first, blanks may precede it.
-    /// Nothing is typed unless it is seen, and sending off is checked. Without it, the program
-    /// needs `--accepts-text`.
+    /// Text is typed only while it is seen, and each submission is checked. Without this key, the
+    /// program needs `--accepts-text`.
     composer: Vec<String>,
     /// The beginning of the last row of the input line's frame. If the screen has such a row, all
-    /// rows from the cursor to it must begin as `composer` says; those of a picker do not.
+    /// rows from the cursor to it must begin as `composer` says. A picker's rows do not.
     composer_end: Option<String>,
-    /// The text that stands there while a typed line would be run.
+    /// The text before the cursor while the program would run a typed line.
     shell_mode: Vec<String>,
-    /// Texts that the empty input line shows behind the cursor. Faint text is ignored anyway.
+    /// Texts that the empty input line shows after the cursor. Faint text is ignored anyway.
     ghosts: Vec<String>,
-    /// The first characters of what the composer shows in place of a long paste; `"[Past"` if
-    /// absent.
+    /// The first characters of the composer's placeholder for a long paste; `"[Past"` if absent.
     pasted: Vec<String>,
     /// Words near the cursor while the agent works; with `^` first, at the beginning of a row. If
-    /// the composer is known: in place of `busy_status` and `busy_footer`, which say where.
+    /// the composer is known, they count above and below it; `busy_status` and `busy_footer` are
+    /// more exact.
     busy: Vec<String>,
     /// Such words in the rows above the composer.
     busy_status: Vec<String>,
     /// Such words in the rows below the composer.
     busy_footer: Vec<String>,
-    /// `true`: the row with such words moves while the agent works, as a clock does. One that has
-    /// stood still for 10 s counts no more.
+    /// `true`: the row with such words moves while the agent works, as a clock does. A row that has
+    /// stood still for 10 s no longer counts.
     pub work_moves: bool,
-    /// `true`: in the program's dialogs, a digit chooses the entry with that number at once.
+    /// `true`: in the program's dialogs, a digit immediately chooses the entry with that number.
     pub digits_choose: bool,
     /// Words near the cursor while the program asks its person something. If the composer is known,
     /// they count while it is not seen, or below a text in it that looks like an entry of a menu.
-    /// So no word that always stands there.
+    /// Do not use a word that is always there.
     dialog: Vec<String>,
-    /// Beginnings of questions (`dialog`) whose answer runs a command. On the grid, the rows below
-    /// are not the agent's words, up to the next question or prompt.
+    /// Beginnings of questions (`dialog`) that run a command when answered. On the grid, the rows
+    /// below are not the agent's words, up to the next question or prompt.
     output_after_question: Vec<String>,
     /// Beginnings of the person's entries that run a command, such as `/run `; with the same
     /// effect.
