@@ -199,7 +199,7 @@ fn enter_command(scene: &mut Scene<'_>, command: &str) {
 /// A hook delivers the brief with each conversation's first prompt. No hook reports an interrupted
 /// turn.
 #[test]
-fn copilot_gets_the_brief_and_shows_what_it_does() {
+fn copilot_gets_the_brief_and_shows_its_activity() {
     let gate = Gate::default();
     let opened = gate.clone();
     let model = Model::start(move |asked| match (&*asked.prompt, &asked.result) {

@@ -134,7 +134,7 @@ pub struct Armed {
     pub env: Vec<(&'static str, String)>,
 }
 
-/// The reason why a run of a CLI gets no hooks.
+/// Why a run of a CLI gets no hooks.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unarmed {
     /// The CLI answers one prompt and ends, or runs a subcommand, as this argument says.

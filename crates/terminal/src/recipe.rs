@@ -401,7 +401,7 @@ mod tests {
         }
     }
 
-    /// The cursor is in its last row, in an empty row of it, or in its empty first row.
+    /// The cursor is in the draft's last row, in an empty row, or in the empty first row.
     #[test]
     fn draft_of_several_rows_is_a_draft() {
         for (command, prompt, indent) in [("codex", "› ", "  "), ("gemini", " > ", "   ")] {

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_bytes_count_escaped_characters_as_json_has_them() {
+    fn json_bytes_count_characters_in_their_escaped_form() {
         for text in ["", "plain é", "\"\\", "two\r\nlines\t", "\u{1}\u{8}\u{c}\u{1f}"] {
             let json = serde_json::to_string(text).unwrap();
             assert_eq!(json_bytes(text) + "\"\"".len(), json.len(), "{text:?}");

@@ -229,8 +229,8 @@ fn settling(seen: &Observation<'_>, missing_since: Moment, since: Moment, now: M
     if seen.shown.holds_own {
         return submit(seen, 1);
     }
-    // While the program asks something, Enter would answer that. Otherwise the program is late to
-    // show the text, and the person's keys would mix with it, or the text is gone.
+    // While the program asks something, Enter would answer that. Otherwise the text is gone, or the
+    // program is late to show it and the person's keys would mix with it.
     let asks = seen.shown.asks;
     let missing_since = if asks { now } else { missing_since };
     let passes = asks || now.since(missing_since) >= seen.recipe.guard_ms_max;

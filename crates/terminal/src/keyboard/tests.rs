@@ -306,7 +306,7 @@ fn shim_counts_as_its_child_if_the_reader_is_unknown() {
 }
 
 #[test]
-fn agent_behind_a_batch_file_of_npm_is_recognised() {
+fn agent_started_by_an_npm_batch_file_is_recognised() {
     for (batch_file, script, name) in [
         ("claude", r"\@anthropic-ai\claude-code\cli.js", "claude"),
         ("codex", r"\@openai\codex\bin\codex.js", "codex"),

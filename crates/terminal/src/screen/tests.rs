@@ -134,7 +134,7 @@ fn modes_and_styles_are_reported() {
 }
 
 #[test]
-fn cleanup_turns_off_what_a_program_left_on() {
+fn cleanup_turns_off_modes_that_a_program_left_on() {
     let cleanup = |bytes: &str| painted(bytes.as_bytes()).0.cleanup().replace('\x1b', "\\e");
     let all = "\x1b[?1002h\x1b[?1006h\x1b[?1004h\x1b[>4;2m\x1b[>1u\x1b[?1049h\x1b[>3u\x1b[>1u\x1b[<u\
         \x1b[?2004h\x1b[?2031h\x1b[?9001h\x1b[?1h\x1b=\x1b[?25l\x1b[31m";
@@ -150,7 +150,7 @@ fn cleanup_turns_off_what_a_program_left_on() {
 }
 
 #[test]
-fn cleanup_turns_off_what_would_garble_later_output() {
+fn cleanup_turns_off_modes_that_would_garble_later_output() {
     let cleanup = |bytes: &str| painted(bytes.as_bytes()).0.cleanup().replace('\x1b', "\\e");
     for (on, cleaned, off) in [
         // Margins, which are reset without moving the cursor; no line wrap; insertion.

@@ -206,7 +206,7 @@ fn line_begun_after_an_escape_delays_a_message() {
 }
 
 #[test]
-fn keys_behind_an_escape_wait_while_a_message_is_typed() {
+fn keys_after_an_escape_wait_while_a_message_is_typed() {
     check(expect![[r#"
         run agent
         0 prints \e[?2004h>\s

@@ -48,7 +48,7 @@ fn working_agent_is_notified_and_reads() {
 
 /// The older messages of the sender fill the result.
 #[test]
-fn reading_says_that_the_wanted_message_follows() {
+fn incomplete_reading_asks_to_read_again() {
     let body = "x".repeat(5000);
     let outputs = outputs(&format!(
         r"

@@ -259,7 +259,7 @@ fn untyped_messages_are_returned_when_the_child_ends() {
 }
 
 #[test]
-fn full_queue_wants_no_messages_but_keeps_those_that_come() {
+fn full_queue_wants_no_more_messages_but_accepts_them() {
     let settings = settings("fish");
     for (count, bytes) in [(1000, 10), (32, 512 << 10)] {
         let (mut side, mut out) = (TerminalSide::new(&settings), Vec::new());

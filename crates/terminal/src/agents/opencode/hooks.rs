@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn users_configuration_stays_as_written() {
+    fn users_configuration_is_kept_as_written() {
         let value = |user| armed(&[], Some(user)).unwrap().env[0].1.clone();
         let user = r#"{
             // The last rule that matches wins.

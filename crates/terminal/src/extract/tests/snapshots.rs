@@ -146,7 +146,7 @@ fn check_body(found: &[Extracted], text: &[String]) {
 }
 
 #[test]
-fn repeated_lines_are_matched_where_the_text_scrolls_least() {
+fn repeated_lines_are_matched_with_the_least_scrolling() {
     let refrain = || (0..7).map(|n| format!("  refrain {n}"));
     let verse = |numbers: Range<usize>| numbers.map(|n| format!("  verse {n}"));
     let text = message_of(refrain().chain(verse(0..40)).chain(refrain()).chain(verse(40..60)));

@@ -120,7 +120,7 @@ fn each_fact_alone_is_an_obstacle() {
 }
 
 #[test]
-fn facts_that_are_no_obstacle() {
+fn harmless_facts_are_no_obstacle() {
     let recipe = recipe("gemini");
     let table: [Change<'_>; 5] = [
         // Only a shell's line editor has a command mode.
