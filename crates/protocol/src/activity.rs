@@ -1,4 +1,4 @@
-//! The activity of an agent, which its wrapper reports to the daemon.
+//! An agent's activity, as its wrapper reports it to the daemon.
 
 use super::wire_enum::wire_enum;
 
@@ -23,7 +23,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// A source from which an agent's activity is known.
+    /// The source of an agent's activity.
     ActivitySource {
         /// The hooks of the agent's CLI.
         Hooks = "hooks",
@@ -33,7 +33,7 @@ wire_enum! {
 }
 
 impl Activity {
-    /// The activity in words that follow the agent's name.
+    /// The activity in words, to follow the agent's name.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {

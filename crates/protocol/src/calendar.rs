@@ -36,7 +36,7 @@ const fn date(days: u64) -> Date {
     Date { year, month, day }
 }
 
-/// Returns a duration in its two largest units, without the second if it is zero.
+/// Returns a duration in its two largest units, omitting the second if it is zero.
 #[must_use]
 pub fn duration(ms: u64) -> String {
     let seconds = ms / 1000;
@@ -52,7 +52,7 @@ pub fn duration(ms: u64) -> String {
     }
 }
 
-/// Returns a limit as text. One that is no whole number of seconds is told in milliseconds.
+/// Returns a time limit as text, in milliseconds if it is not a whole number of seconds.
 #[must_use]
 pub fn time_limit(ms: u64) -> String {
     if ms.is_multiple_of(1000) { duration(ms) } else { format!("{ms} ms") }

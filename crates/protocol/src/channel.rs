@@ -1,18 +1,18 @@
 //! Channels: clients that share an operator's connection (docs/PROTOCOL.md, section 18).
 //!
-//! Frames of all channels follow each other on the connection. Control frames, which begin with a
-//! byte that begins no JSON, say to which channel the next frames belong, how many bytes more the
-//! other side may send in a channel, and that a channel has ended.
+//! A connection carries the frames of all its channels one after another. A control frame begins
+//! with a byte that cannot begin JSON. It selects the channel of the frames that follow, grants the
+//! other side more bytes in a channel, or ends a channel.
 
 use super::frame::{self, Frames, PREFIX};
 
-/// The most channels of a connection that have not ended.
+/// The maximum number of open channels on a connection.
 pub const CHANNELS_MAX: usize = 4096;
 
 /// The bytes that each side may send in a new channel.
 pub const CREDIT_BYTES: usize = 64 * 1024;
 
-/// The number of a connection's own frames, which belong to no channel.
+/// The channel number that stands for the connection itself.
 pub const OWN: u32 = 0;
 
 const SELECT: u8 = 1;
@@ -24,14 +24,14 @@ const END: u8 = 3;
 pub enum Control {
     /// The frames that follow belong to this channel, or to the connection itself ([`OWN`]).
     Select(u32),
-    /// The receiver of this frame may send so many bytes more in this channel.
+    /// The receiver of this frame may send this many more bytes in this channel.
     Credit(u32, u32),
     /// The sender of this frame sends nothing more in this channel.
     End(u32),
 }
 
 impl Control {
-    /// Reads a frame's content; `None` if it is no control frame.
+    /// Reads a frame's content; `None` if it is not a control frame.
     #[must_use]
     pub fn parse(content: &[u8]) -> Option<Self> {
         let (kind, rest) = content.split_first()?;
@@ -90,8 +90,8 @@ pub fn next_part<'a>(frames: &mut Frames<'a>) -> Option<Part<'a>> {
     Some(Part::Frames(frames.split_to(end)))
 }
 
-/// The bytes that may be sent in a channel. While any are left, a whole frame may be sent, so that
-/// the longest frame is never stuck; what it takes too much is missing from the next grants.
+/// The bytes that may still be sent in a channel. While any are left, a whole frame may be sent, so
+/// that the longest frame is never stuck. The excess is deducted from later grants.
 #[derive(Clone, Copy, Debug)]
 pub struct SendCredit(i64);
 

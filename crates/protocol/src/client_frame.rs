@@ -14,10 +14,10 @@ use serde_json::value::RawValue;
 use std::{borrow::Cow, ops::Range};
 use uuid::Uuid;
 
-/// The most frames in a batch. A parsed frame takes more memory than a short frame has bytes.
+/// The maximum number of frames in a batch. A short frame takes more memory once it is parsed.
 pub(crate) const BATCH_FRAMES_MAX: usize = 256;
 
-/// The bytes that an allocation takes at most besides its content.
+/// The maximum overhead of an allocation, in bytes.
 const ALLOCATION_BYTES: usize = 32;
 
 /// The most texts in a payload.
@@ -26,18 +26,18 @@ const TEXTS_MAX: usize = 12;
 /// A frame from a client.
 #[derive(Clone, Debug)]
 pub enum ClientFrame<'b> {
-    /// A valid envelope, and its payload if that has the right members.
+    /// A valid envelope, and its payload or the error in it.
     Valid(Envelope<'b>, Result<&'b ClientPayload, &'b str>),
-    /// A frame that is no valid envelope.
+    /// A frame that is not a valid envelope.
     Malformed(&'b Malformed),
 }
 
-/// A frame that is no valid envelope.
+/// A frame that is not a valid envelope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
     /// The rule that the frame breaks.
     pub violation: Violation,
-    /// The type that the frame states nevertheless.
+    /// The envelope's type, if it could be read.
     pub stated_kind: Option<Kind>,
 }
 
@@ -46,8 +46,8 @@ pub struct Malformed {
 pub enum ClientPayload {
     /// A HELLO.
     Hello(Box<Hello>),
-    /// A RESUME. It is parsed when its turn comes, since its positions take more memory than their
-    /// text.
+    /// A RESUME. Its payload is parsed only when the router handles it, since parsed positions take
+    /// more memory than their text.
     Resume,
     /// The part of a SEND's `payload_meta` that is for the daemon. The payload is not parsed.
     Send(SendMeta),
@@ -59,7 +59,7 @@ pub enum ClientPayload {
     Bye(Box<Bye>),
     /// A PONG.
     Pong(Heartbeat),
-    /// The payload of another type, which is not used.
+    /// The unused payload of any other type.
     Unused,
 }
 
@@ -201,7 +201,7 @@ impl ClientBatch {
     /// Returns the frame at this index.
     ///
     /// # Panics
-    /// If there is none.
+    /// If the index is out of range.
     #[must_use]
     pub fn frame(&self, index: usize) -> ClientFrame<'_> {
         match &self.frames[index] {
@@ -226,7 +226,7 @@ impl ClientFrame<'_> {
 }
 
 impl Span {
-    /// Returns the range of `part` in a text in which its frame begins at `start`.
+    /// Returns the range of `part` in the batch's text, where its frame begins at `start`.
     fn of(part: &str, json: &str, start: usize) -> Self {
         let at = start + (part.as_ptr().addr() - json.as_ptr().addr());
         let bound = |at| u32::try_from(at).expect("a batch is shorter than 4 GiB");
@@ -255,8 +255,8 @@ impl Text {
 }
 
 impl ClientPayload {
-    /// An upper bound for the bytes that the payload holds outside of itself. Its texts are parts
-    /// of its JSON, each in an allocation of its own.
+    /// An upper bound for the bytes that the payload holds on the heap. Its texts are parts of its
+    /// JSON, each in a separate allocation.
     fn held(&self, envelope: &Envelope<'_>) -> usize {
         let boxed = |size: usize| size + envelope.payload.len() + TEXTS_MAX * ALLOCATION_BYTES;
         match self {
@@ -275,7 +275,7 @@ impl ClientPayload {
 }
 
 impl Parts {
-    /// The bytes of the texts that are no part of the batch's text.
+    /// The bytes of the texts that are held outside the batch's text.
     fn held(&self) -> usize {
         let texts = [Some(&self.id), self.from.as_ref(), self.to.as_ref(), self.topic.as_ref()];
         let held = texts.into_iter().flatten().map(|text| match text {
@@ -371,7 +371,7 @@ pub fn wrong_payload(envelope: &Envelope<'_>, why: &str) -> Violation {
 mod tests {
     use super::*;
 
-    /// The bytes that a batch of one frame counts with, beyond its text and its entry.
+    /// The bytes counted for a batch of one frame, without its text and its entry.
     fn held(json: &str) -> usize {
         let batch = ClientBatch::of_frame(json.as_bytes());
         let own = batch.text.capacity() + batch.frames.capacity() * size_of::<Parsed>();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_payload_holds_counts() {
+    fn payload_memory_is_counted() {
         let frame = |kind: &str, payload: &str| {
             held(&format!(r#"{{"v":1,"type":"{kind}","id":"a","ts":1,"payload":{payload}}}"#))
         };
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_malformed_frames_and_escaped_texts_hold_counts() {
+    fn memory_of_malformed_frames_and_escaped_texts_is_counted() {
         assert!(held("{}") > size_of::<Malformed>());
         let ping = |topic| {
             held(&format!(

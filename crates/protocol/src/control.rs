@@ -36,7 +36,7 @@ pub enum Request {
         columns: u16,
         /// The rows of the attached terminal.
         rows: u16,
-        /// Whether this is only a look, and no terminal shows the agent.
+        /// Whether the command only takes a snapshot, and no terminal shows the agent.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         looks: bool,
     },
@@ -68,7 +68,7 @@ pub enum Request {
     Stop,
     /// Asks for the state.
     State,
-    /// Asks what is known about the terminal, and what follows from it; WHY answers.
+    /// Asks for the facts about the terminal and the resulting decision; WHY answers.
     Why,
     /// Passes on the report of a hook; HOOKED answers.
     Hook {
@@ -79,7 +79,7 @@ pub enum Request {
     },
     /// Says that the hook has printed the text of HOOKED.
     Printed,
-    /// Takes messages that wait for the agent, for a command of the agent's; TAKEN answers.
+    /// Takes messages that wait for the agent, for a command that the agent runs; TAKEN answers.
     Take {
         /// The key of the agent's commands.
         key: Secret,
@@ -87,25 +87,24 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
     },
-    /// Counts a message that a command of the agent's is about to send; COUNTED answers.
+    /// Counts a message that the agent's command is about to send; COUNTED answers.
     Count {
         /// The key of the agent's commands.
         key: Secret,
         /// The recipient's name.
         to: String,
     },
-    /// Says that the daemon has accepted a message to the agent's person, which a command of the
-    /// agent's has sent.
+    /// Reports that the daemon accepted a message from the agent's command to the agent's person.
     Wrote {
         /// The key of the agent's commands.
         key: Secret,
     },
-    /// Tells that a file was edited; EDITED answers.
+    /// Reports that a file was edited; EDITED answers.
     Edited {
         /// The key of the agent's commands, for an edit of the wrapper's own agent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<Secret>,
-        /// The name of the agent that has edited the file, unless that is the wrapper's own agent.
+        /// The name of the agent that edited the file, unless that is the wrapper's own agent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
         /// The file's path, absolute and without links.
@@ -161,8 +160,8 @@ pub enum Answer {
     },
     /// The answer to EDITED.
     Edited {
-        /// The time since the wrapper's own agent has edited the file, in milliseconds, if that
-        /// makes a collision with another agent's edit.
+        /// The time since the wrapper's own agent edited the file, in milliseconds. Set only if
+        /// that edit collides with the other agent's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ago_ms: Option<u64>,
     },
@@ -186,7 +185,7 @@ pub struct AgentState {
     pub pid: u32,
     /// The wrapper's process.
     pub wrapper_pid: u32,
-    /// The directory in which the command was started. An older wrapper does not state it.
+    /// The command's initial working directory. An older wrapper does not state it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
     /// The number of messages that wait to be typed.
@@ -205,13 +204,13 @@ pub struct AgentState {
     pub has_terminal: bool,
     /// The start of the command, in milliseconds since 1970.
     pub since: u64,
-    /// The source from which the agent's messages are read. An older wrapper does not state it.
+    /// The source of the agent's messages. An older wrapper does not state it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
-    /// The reason why the agent's CLI reports nothing by hooks, if it could.
+    /// The reason why the agent's CLI reports nothing by hooks, although it could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_hooks: Option<String>,
-    /// The dialog in which the agent's CLI asks its person something, if its choices have numbers.
+    /// The dialog on the agent's screen, if its choices are numbered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialog: Option<Dialog>,
     /// The latest collisions with other agents.
@@ -237,7 +236,7 @@ pub struct Dialog {
     pub text: String,
     /// The choices with the numbers 1, 2, …, without their numbers; at most nine.
     pub choices: Vec<String>,
-    /// The number of bytes that were typed into the terminal before: one dialog differs by that
+    /// The number of bytes typed into the terminal before the dialog. It distinguishes the dialog
     /// from an equal one that follows its answer.
     pub typed: u64,
 }
@@ -247,11 +246,11 @@ pub struct Dialog {
 pub struct Explanation {
     /// The next step, or the obstacle that keeps the next message from being typed.
     pub decision: String,
-    /// The stage of the text on its way, or `waiting`.
+    /// The stage of the message being typed, or `waiting`.
     pub stage: String,
-    /// The facts, in the order in which they are looked at.
+    /// The facts, in the order they are checked.
     pub facts: Vec<Fact>,
-    /// The relay's own notices for the agent that wait.
+    /// The relay's own pending notices for the agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
 }
@@ -278,7 +277,7 @@ pub enum Source {
         /// The transcript's file.
         path: String,
     },
-    /// None: the transcript of the agent's program is not found yet.
+    /// No source: the transcript of the agent's program has not been found yet.
     Missing {
         /// When the transcript was first expected, in milliseconds since 1970: at the first prompt
         /// or shown message. Until then, the present time.

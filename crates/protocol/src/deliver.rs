@@ -202,7 +202,7 @@ pub struct Shared<'a> {
     /// The sender's name.
     #[serde(borrow)]
     pub from: Cow<'a, str>,
-    /// The topic on which the message was sent.
+    /// The message's topic.
     #[serde(borrow, default)]
     pub topic: Option<Cow<'a, str>>,
     /// The sender's `payload`.
@@ -238,8 +238,8 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Returns the sender's name and the topic of a DELIVER whose shared part [`append_shared`] wrote,
-/// without reading its payload. Returns `None` if these are damaged.
+/// Returns the sender's name and the topic from a shared part that [`append_shared`] wrote, without
+/// reading its payload. Returns `None` if these are damaged.
 #[must_use]
 pub fn sender_and_topic(shared: &[u8]) -> Option<(&str, Option<Cow<'_, str>>)> {
     let rest = shared.strip_prefix(FROM)?;

@@ -1,12 +1,12 @@
-//! The ids of deliveries: the first eight digits stand for the delivery's number, so that an id is
-//! found without an index.
+//! The ids of deliveries. The first eight digits encode the delivery's number, so that an id is
+//! looked up without an index.
 
 use uuid::{Builder, Uuid};
 
 /// The rounds of the permutation.
 const ROUNDS: usize = 4;
 
-/// The key of a permutation of the numbers of 32 bits. It hides how many deliveries there are.
+/// The key of a permutation of 32-bit numbers, which hides the number of deliveries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IdKey([u32; ROUNDS]);
 
@@ -32,7 +32,7 @@ impl IdKey {
         bytes
     }
 
-    /// Returns the id of the delivery with this number. Of `random`, all but the first four bytes
+    /// Returns the id of the delivery with this number. All bytes of `random` but the first four
     /// become part of the id.
     #[must_use]
     pub fn id(self, number: u64, random: [u8; 16]) -> Uuid {
@@ -50,8 +50,7 @@ impl IdKey {
         joined(left, right)
     }
 
-    /// Returns the lower 32 bits of the number of the delivery whose id has these first eight
-    /// digits.
+    /// Returns the lower 32 bits of a delivery's number, given the first eight digits of its id.
     #[must_use]
     pub fn number(self, first_digits: u32) -> u32 {
         let (mut left, mut right) = halves(first_digits);

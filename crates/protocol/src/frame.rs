@@ -11,7 +11,7 @@ pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
 /// The most bytes requested from a read, while traffic is dense.
 const READ_BYTES: usize = 64 * 1024;
 
-/// The bytes requested from a read on a quiet connection, of which there may be thousands.
+/// The bytes requested from a read on a quiet connection. There may be thousands of them.
 const QUIET_BYTES: usize = 4 * 1024;
 
 /// The number of consecutive small reads after which a connection is quiet.
@@ -25,8 +25,8 @@ pub fn append(bytes: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     seal(bytes, start, 0);
 }
 
-/// Fills in the length of the frame that begins at `start` and of which `more` bytes follow
-/// elsewhere.
+/// Fills in the length of the frame that begins at `start`. Further `more` bytes of the frame are
+/// held elsewhere.
 ///
 /// # Panics
 /// If the frame has 4 GiB or more, which all limits exclude.
@@ -73,8 +73,8 @@ impl Decoder {
         &mut self.buffer[self.end..]
     }
 
-    /// Shrinks the buffer if most of it is unused, as after a large frame. Meant for a wait, before
-    /// which [`space`](Self::space) would grow it.
+    /// Shrinks the buffer if most of it is unused, as after a large frame. Meant for use before a
+    /// wait; [`space`](Self::space) would also grow the buffer.
     pub fn trim(&mut self) {
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.pending());
@@ -108,14 +108,14 @@ impl Decoder {
         }
     }
 
-    /// Whether the buffer is larger than the incomplete frame of a quiet connection needs, and
-    /// [`rest`](Self::rest) would shrink it.
+    /// Whether [`rest`](Self::rest) would shrink the buffer, because it is larger than the
+    /// incomplete frame of a quiet connection needs.
     #[must_use]
     pub fn can_rest(&self) -> bool {
         self.buffer.len() > self.pending().max(QUIET_BYTES)
     }
 
-    /// Shrinks the buffer to what a quiet connection needs.
+    /// Shrinks the buffer to the size for a quiet connection.
     pub fn rest(&mut self) {
         self.read_bytes = QUIET_BYTES;
         self.trim();
@@ -182,8 +182,8 @@ impl Decoder {
         }
     }
 
-    /// Grows the buffer as bytes arrive, not as a length prefix announces, so that a prefix alone
-    /// takes no memory; by a quarter, since thousands of connections may each have most of a frame.
+    /// Grows the buffer as bytes arrive, so that an announced length alone takes no memory. It
+    /// grows by a quarter, since thousands of connections may each have most of a frame.
     fn grow(&mut self) {
         let step = self.end.max(self.read_bytes) / 4;
         let is_scarce = self.buffer.len() - self.end < (step / 2).min(self.missing());
@@ -251,7 +251,7 @@ pub struct Frames<'a> {
 }
 
 impl Frames<'_> {
-    /// Removes and returns the frames whose bytes are the first `count`.
+    /// Removes and returns the frames in the first `count` bytes.
     pub(crate) const fn split_to(&mut self, count: usize) -> Self {
         let (front, rest) = self.rest.split_at(count);
         self.rest = rest;
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn buffer_shrinks_behind_a_long_frame_although_the_next_one_has_begun() {
+    fn buffer_shrinks_after_a_long_frame_while_the_next_arrives() {
         for begun in [1, QUIET_BYTES - 1] {
             let mut decoder = Decoder::new(1 << 20);
             let mut bytes = frames(&[&[b'x'; 1 << 20]]);

@@ -5,15 +5,15 @@ use serde::{Deserialize, Serialize};
 /// The longest path of a transcript that counts, in bytes.
 pub const TRANSCRIPT_BYTES_MAX: usize = 4096;
 
-/// A point in an agent's work at which the agent's CLI runs a hook.
+/// A point in an agent's work where its CLI runs a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Point {
-    /// A conversation begins, or goes on after it was cleared or compacted.
+    /// A conversation begins, or continues after it was cleared or compacted.
     SessionBegan,
-    /// The conversation is about to be compacted, and no hook reports that it goes on.
+    /// The conversation is about to be compacted, and no hook will report that it continues.
     SessionCompacts,
-    /// A prompt was submitted, with which a turn begins.
+    /// A prompt was submitted, which begins a turn.
     PromptSubmitted,
     /// A tool is about to run.
     ToolStarts,
@@ -21,7 +21,7 @@ pub enum Point {
     ToolEnded,
     /// The CLI asks its person whether a tool may run.
     PermissionAsked,
-    /// The CLI puts a question of the agent's to its person.
+    /// The CLI puts the agent's question to its person.
     PersonAsked,
     /// The agent's turn has ended.
     TurnEnded,
@@ -34,7 +34,7 @@ pub enum Point {
 /// A report of one hook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// The point at which the hook was run.
+    /// The point that triggered the hook.
     pub point: Point,
     /// The whole message frames in the prompt, or in the tool's result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -42,14 +42,13 @@ pub struct Report {
     /// The path of the conversation's transcript, as the CLI states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transcript: Option<String>,
-    /// Whether the conversation that begins has lost what was said in it: it was cleared or
-    /// compacted.
+    /// Whether the conversation lost its earlier content: it was cleared or compacted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forgets: bool,
     /// The CLI's id of the conversation, if the hook states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// Whether the tool was one of the relay's own, which is no work of the agent: a command
+    /// Whether the tool was the relay's own, which is not work of the agent: a command
     /// `agent-relay`, or a tool of its MCP server.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_relays: bool,
@@ -68,8 +67,7 @@ impl Report {
 pub struct Frame {
     /// The frame's six digits.
     pub hex: String,
-    /// The number of characters from the first line to the last that are no blanks. A CLI may cut a
-    /// long result in its middle.
+    /// The number of non-blank characters in the frame. A CLI may cut a long result in its middle.
     pub length: usize,
 }
 

@@ -76,7 +76,7 @@ enum Begun {
     Object,
 }
 
-/// Steps through a text whose usual form is known.
+/// Steps through a text of a known form.
 impl<'a> Scanner<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let has_controls = has_controls(text.as_bytes());
@@ -377,9 +377,8 @@ fn skip_plain(bytes: &[u8], at: usize) -> usize {
     memchr2(b'"', b'\\', rest).map_or(bytes.len(), |hit| at + hit)
 }
 
-/// Returns the index of the first quote or backslash among eight bytes, of which the first is in
-/// the lowest bits. A hit may borrow from the byte after it, so only the first hit is exact, which
-/// suffices.
+/// Returns the index of the first quote or backslash among eight little-endian bytes. A hit may
+/// borrow from the byte after it, so only the first hit is exact.
 #[inline]
 fn special_in(eight: u64) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;

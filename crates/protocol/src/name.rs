@@ -31,7 +31,7 @@ pub const LOCAL_NAME_BYTES_MAX: usize = 64;
 /// The longest name of a machine, in bytes.
 pub const HOST_BYTES_MAX: usize = 32;
 
-/// The longest name, in bytes: that of an agent of another machine.
+/// The longest name, in bytes: `NAME@HOST`, for an agent of another machine.
 pub const NAME_BYTES_MAX: usize = LOCAL_NAME_BYTES_MAX + 1 + HOST_BYTES_MAX;
 
 /// The daemon's own name.
@@ -43,7 +43,7 @@ pub const OPERATOR: &str = "@operator";
 /// The prefix of a guest's name; [`GUEST_DIGITS`] hexadecimal digits follow.
 pub const GUEST: &str = "@guest-";
 
-/// The beginning of a guest's name that no group's has.
+/// The beginning of guests' names, which no group's name may have.
 const GUEST_WORD: &str = "guest";
 
 /// The number of digits in a guest's name.
@@ -125,7 +125,7 @@ impl Name {
         is_daemons(&self.0)
     }
 
-    /// The name in lower case, in which equal names are equal strings.
+    /// The name in lower case, so that equal names are equal strings.
     #[must_use]
     pub fn folded(&self) -> String {
         self.0.to_ascii_lowercase()
@@ -177,7 +177,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// Returns the first of the names that stands in the list before.
+/// Returns the first name that is a repetition of an earlier one.
 #[must_use]
 pub fn first_repeated<T: PartialEq>(names: &[T]) -> Option<&T> {
     let is_repeated = |(at, name): &(usize, &T)| names[..*at].contains(name);
@@ -190,8 +190,8 @@ pub fn is_daemons(text: &str) -> bool {
     text.starts_with('@')
 }
 
-/// Returns the name of the group in an address such as `@reviewers`. The addresses of the daemon, of
-/// operators and of guests are no groups.
+/// Returns the name of the group in an address such as `@reviewers`. The addresses of the daemon,
+/// of operators and of guests are not groups.
 #[must_use]
 pub fn group_of(address: &str) -> Option<&str> {
     address.strip_prefix('@').filter(|group| check_group(group).is_ok())

@@ -43,13 +43,13 @@ pub struct Hello {
     /// The key that an agent and its companions share.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub companion_key: Option<String>,
-    /// The key by which a guest that reconnects is known.
+    /// The key that identifies a guest when it reconnects.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub guest_key: Option<String>,
     /// The program that the agent runs, for people.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
-    /// The directory in which the program was started, for people.
+    /// The program's initial working directory, for people.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
 }
@@ -467,7 +467,7 @@ pub struct MessagePayload<'a> {
     pub thread: Option<String>,
 }
 
-/// The `kind` of the message that the answer to a question becomes in the history.
+/// The `kind` that the answer to a question has in the history.
 pub const ANSWER: &str = "answer";
 
 /// The highest `importance` by convention.
@@ -491,7 +491,7 @@ pub struct Meta {
     /// The importance, 0 to 100; a wrapper types messages above 75 first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub importance: Option<u8>,
-    /// The message to several agents of which this one is a part.
+    /// The message to several agents that this SEND is part of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<Box<Group>>,
     /// The sender's count of messages with the recipient.
@@ -504,7 +504,7 @@ pub struct Meta {
 pub struct Group {
     /// The id that all the SENDs share.
     pub id: String,
-    /// The agents as the sender has named them, such as `@reviewers`.
+    /// The agents as the sender named them, such as `@reviewers`.
     pub name: String,
     /// The number of SENDs.
     pub size: usize,

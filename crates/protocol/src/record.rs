@@ -1,4 +1,4 @@
-//! Records that outlive the daemon, and the changes that the router tells the store.
+//! Records that outlive the daemon, and the changes that the router sends to the store.
 //!
 //! The router emits each [`Change`] once, in order. The store writes them in that order and reports
 //! how many it has persisted. A starting daemon reads an [`Image`]; whatever is no longer in memory
@@ -80,8 +80,8 @@ pub enum Change {
     /// ended as acknowledged. The store drops it while it fails or lacks capacity, without a
     /// report: the asker gets the answer all the same.
     Answer(Box<AnswerRecord>),
-    /// Changes nothing. The store syncs what was changed before, which it puts off where deliveries
-    /// were only acknowledged.
+    /// Changes nothing, but makes the store sync all earlier changes. The store delays the sync of
+    /// acknowledgements.
     Sync,
 }
 
@@ -102,7 +102,7 @@ pub struct AcceptedSend {
     pub message: MessageRecord,
     /// The deliveries that are not stored yet.
     pub deliveries: Vec<DeliveryRecord>,
-    /// The record by which a duplicate of the SEND is recognised.
+    /// The record that identifies duplicates of the SEND.
     pub dedup: DedupRecord,
 }
 
@@ -115,7 +115,7 @@ pub struct MessageRecord {
     pub sender: u64,
     /// The sender's session.
     pub session: Arc<str>,
-    /// The proof by which the daemon knew the sender.
+    /// The proof of the sender's identity.
     pub proof: Proof,
     /// The SEND's id.
     pub send_id: Box<str>,
@@ -192,7 +192,7 @@ pub struct AgentRecord {
     pub number: u64,
     /// The agent's name, in the latest spelling.
     pub name: Name,
-    /// The time since which the agent is connected or away, in milliseconds since 1970.
+    /// The time when the agent connected or left, in milliseconds since 1970.
     pub since_unix_ms: u64,
     /// The moment at which the daemon forgets the agent's name, while the agent is away.
     pub forget_at: Option<Moment>,
@@ -221,7 +221,7 @@ pub struct SessionRecord {
     pub expires: Option<Moment>,
     /// The capabilities granted.
     pub capabilities: Capabilities,
-    /// The patterns to which the agent has subscribed.
+    /// The patterns that the agent has subscribed to.
     pub subscriptions: Vec<Arc<str>>,
 }
 
@@ -358,8 +358,8 @@ pub struct LastNumbers {
 pub enum Query {
     /// The delivery with this id, or all deliveries of the SEND with this id.
     Id(String),
-    /// As `Id`, but only deliveries that the agent with this number has sent or gets. If there are
-    /// none, those of others, which shows that they exist.
+    /// Like `Id`, but only for deliveries that the agent with this number sent or receives. If
+    /// there are none, returns those of other agents, which shows that they exist.
     OwnId(String, u64),
     /// Deliveries that match a filter, the newest first.
     List(Filter),
@@ -372,8 +372,8 @@ pub struct Filter {
     pub of: Option<NamedAgent>,
     /// A second agent that sent or received the messages.
     pub with: Option<NamedAgent>,
-    /// The number of the agent that sent or received the messages. A name can be given again, a
-    /// number is not.
+    /// The number of the agent that sent or received the messages. Names are reused, numbers are
+    /// not.
     pub viewer: Option<u64>,
     /// The messages' topic.
     pub topic: Option<String>,
@@ -381,18 +381,18 @@ pub struct Filter {
     pub search: Option<String>,
     /// Whether to match dead letters only.
     pub dead: bool,
-    /// The number below which the deliveries' numbers are.
+    /// An exclusive upper bound of the deliveries' numbers.
     pub before: Option<u64>,
-    /// The number of rows wanted, at most.
+    /// The maximum number of rows.
     pub limit: usize,
-    /// The bytes that the rows may take when encoded; the first row is always included.
+    /// The maximum size of the encoded rows, in bytes; the first row is always included.
     pub bytes_max: usize,
 }
 
 /// An agent as a filter names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedAgent {
-    /// The name. Messages of every agent that has had it match.
+    /// The name. Messages of every agent that has had the name match.
     pub name: Name,
     /// The number of the agent that has the name now; 0 if there is none.
     pub number: u64,
@@ -408,7 +408,7 @@ impl NamedAgent {
     }
 }
 
-/// A name that no known agent has, or whose agent had no other.
+/// A name that no known agent has, or whose agent never had another name.
 impl From<Name> for NamedAgent {
     fn from(name: Name) -> Self {
         Self { name, number: 0, earlier: Vec::new() }
@@ -439,7 +439,7 @@ pub struct DeliveryRow {
 mod tests {
     use super::*;
 
-    /// The wall clock time at which the daemon's clock stands at 5,000.
+    /// The wall clock time when the daemon's clock reads 5,000.
     const UNIX_MS: u64 = 100 * 86_400_000;
     const DAYS_30: u64 = 30 * 86_400_000;
 

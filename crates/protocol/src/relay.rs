@@ -134,7 +134,7 @@ wire_enum! {
     }
 }
 
-/// The `data` of a request whose answer has pages.
+/// The `data` of a request with a paged answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
     /// The last answer's `next_cursor`; absent for the first page.
@@ -219,13 +219,13 @@ pub struct TooOften<'a> {
 pub struct Process<'a> {
     /// The process id, for information only.
     pub pid: u32,
-    /// The endpoint at which the daemon listens.
+    /// The daemon's endpoint.
     #[serde(borrow)]
     pub endpoint: Cow<'a, str>,
     /// The directory of the daemon's files.
     #[serde(borrow)]
     pub home: Cow<'a, str>,
-    /// The endpoint at which the daemon listened before another user took it.
+    /// The daemon's former endpoint, which another user has taken.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Cow<'a, str>>,
     /// The reason why nobody can connect at the endpoint, while that is so. Connections stay.
@@ -286,21 +286,20 @@ pub struct AgentRow<'a> {
     pub host: Option<Cow<'a, str>>,
     /// Whether the agent is connected.
     pub here: bool,
-    /// Whether the agent is expected back: it is away, its session can be resumed, and as far as
-    /// the store knows it was connected until the last daemon ended; only in the first 30 s after
-    /// the daemon's start.
+    /// Whether the agent is expected back: its session can be resumed, and the store has it as
+    /// connected when the last daemon ended. Set only in the first 30 s after the daemon's start.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reconnecting: bool,
     /// The agent's session, while the agent is connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Cow<'a, str>>,
-    /// The program that the agent runs, as its HELLO has stated it.
+    /// The program that the agent runs, as its HELLO stated it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<Cow<'a, str>>,
-    /// The directory in which the program was started, as its HELLO has stated it.
+    /// The program's initial working directory, as its HELLO stated it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<Cow<'a, str>>,
-    /// The time since which the agent is connected, or away.
+    /// The time when the agent connected or left.
     pub since: u64,
     /// The number of messages in its queue: waiting, in flight and mailbox.
     pub queued: u64,
@@ -309,10 +308,10 @@ pub struct AgentRow<'a> {
     /// The number of these messages that are `delivered`, `injected` or `confirmed`, and not
     /// acknowledged.
     pub in_flight: u64,
-    /// The number of the other messages in its queue, which the agent has not been given yet.
+    /// The number of messages in its queue that the agent has not been given yet.
     #[serde(default)]
     pub waiting: u64,
-    /// The reason that was reported for the oldest message that waits with one.
+    /// The reason reported for the oldest waiting message that has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Cow<'a, str>>,
     /// The time of that report.
@@ -323,14 +322,13 @@ pub struct AgentRow<'a> {
     /// What the agent does, as it has [reported](docs/RELAY-API.md#activity) since it is connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Cow<'a, str>>,
-    /// The time since which the agent does that.
+    /// The start of that activity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity_since: Option<u64>,
-    /// The source from which that is known, as it was reported.
+    /// The reported source of the activity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity_source: Option<Cow<'a, str>>,
-    /// Whether the agent has finished its work since its person last looked at it, as it has
-    /// reported.
+    /// Whether the agent has finished its work since its person last looked at it, as reported.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unseen: bool,
 }
@@ -347,7 +345,8 @@ pub struct MessageRequest {
     /// The limit, as in [`Page`].
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// The byte from which on to send the content as text, for a message too long for a row.
+    /// The offset of the requested part of the content's text, in bytes, for a message too long for
+    /// a row.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub offset: Option<usize>,
 }
@@ -433,7 +432,7 @@ pub const REPORTS: [&str; 3] = [
     DeliveryState::Confirmed.as_str(),
 ];
 
-/// The `data` of `activity`: what the agent does that sends it.
+/// The `data` of `activity`: what its sender does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActivityRequest {
     /// The activity: the text of an [`Activity`](super::activity::Activity).
@@ -450,7 +449,7 @@ pub struct ActivityRequest {
 /// The `kind` of a DELIVER that carries [`Unread`].
 pub const UNREAD: &str = "unread";
 
-/// The `data` of a DELIVER by which an agent hears that a message of its own waits.
+/// The `data` of a DELIVER that tells an agent that its message waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unread<'a> {
     /// The DELIVER's id of the message that waits.
@@ -460,7 +459,7 @@ pub struct Unread<'a> {
     pub to: Cow<'a, str>,
     /// The time for which the message has waited, in milliseconds.
     pub for_ms: u64,
-    /// The reason, in words of the recipient's.
+    /// The reason, in the recipient's words.
     pub why: Cow<'a, str>,
     /// The recipient's activity, as in [`AgentRow`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -497,7 +496,7 @@ pub struct MessageRow<'a> {
     /// Whether the message was sent to everyone (`*`) or to a topic.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub to_everyone: bool,
-    /// The topic on which the message was sent.
+    /// The message's topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<Cow<'a, str>>,
     /// The delivery's number in its stream.
@@ -701,7 +700,7 @@ wire_enum! {
         Message = "message",
         /// An answer to a question was passed on.
         Answer = "answer",
-        /// An agent has joined or left, or does something else.
+        /// An agent has joined or left, or its activity has changed.
         Agent = "agent",
         /// Changes were lost because the client reads too slowly.
         Lost = "lost",
@@ -740,10 +739,10 @@ pub struct Change<'a> {
     /// [`Activity`](super::activity::Activity).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Cow<'a, str>>,
-    /// The DELIVER's id; for an answer, that of its question.
+    /// The DELIVER's id; for an answer, the id of its question's DELIVER.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Cow<'a, str>>,
-    /// The SEND's id; for an answer, that of its question.
+    /// The SEND's id; for an answer, the id of its question's SEND.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_id: Option<Cow<'a, str>>,
     /// The sender's name; of a renamed agent, the name before.
@@ -752,7 +751,7 @@ pub struct Change<'a> {
     /// The recipient's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<Cow<'a, str>>,
-    /// The topic on which the message was sent.
+    /// The message's topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<Cow<'a, str>>,
     /// Whether the message is delivered at least once.
@@ -767,7 +766,7 @@ pub struct Change<'a> {
     /// The agent's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Cow<'a, str>>,
-    /// The time since which the agent does that, in milliseconds since 1970.
+    /// The start of the agent's state, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
     /// The source of an activity: the text of an
@@ -793,16 +792,17 @@ impl Change<'_> {
 /// A copy for a tap, of a SEND that was accepted or an answer that was passed on.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct TapCopy<'a> {
-    /// The DELIVER's id, if there is one recipient; for an answer, that of its question.
+    /// The DELIVER's id, if there is one recipient; for an answer, the id of its question's
+    /// DELIVER.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Cow<'a, str>>,
-    /// The SEND's id; for an answer, that of its question.
+    /// The SEND's id; for an answer, the id of its question's SEND.
     pub send_id: Cow<'a, str>,
     /// The sender's name.
     pub from: Cow<'a, str>,
     /// The recipient, in the sender's spelling.
     pub to: Cow<'a, str>,
-    /// The topic on which the message was sent.
+    /// The message's topic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<Cow<'a, str>>,
     /// The delivery's number in its stream, if there is one recipient.

@@ -1,5 +1,5 @@
 //! Secrets: tokens and keys. Only a secret's holder has the secret itself; whoever checks it has
-//! its hash.
+//! only its hash.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

@@ -42,10 +42,10 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// The characters of an id by which people and agents name a message.
+/// The number of characters in a short id.
 const SHORT_ID_CHARS: usize = 8;
 
-/// Returns the beginning of an id, by which people and agents name a message.
+/// Returns the short form of an id, the one that people and agents use.
 #[must_use]
 pub fn short_id(id: &str) -> String {
     id.chars().take(SHORT_ID_CHARS).collect()
