@@ -40,13 +40,13 @@ const ATTEMPTS: usize = 4;
 /// The most queries of a new command until its exec is over. The spawn can return before that.
 #[cfg(unix)]
 const FIRST_ATTEMPTS: usize = 100;
-/// The time after which an exec, or the end of a process, is probably over.
+/// The time that an exec, or the end of a process, usually takes.
 const PAUSE: Duration = Duration::from_millis(1);
 /// The bytes that [`same_content`] reads at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// The time at which a process started, in units of the system, which tells it apart from an
-/// earlier process with the same id. `None` if it has ended, or the system does not tell.
+/// The start time of a process, in units of the system. It distinguishes the process from an
+/// earlier one with the same id. `None` if the process has ended, or the system does not tell.
 #[must_use]
 pub fn start_time(pid: u32) -> Option<u64> {
     imp::start_time(pid)
@@ -119,7 +119,7 @@ fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
 /// A program's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Executable {
-    /// The path from which the program was started, even if the file is no longer there.
+    /// The path that the program was started from, even if the file is no longer there.
     pub path: PathBuf,
     /// The file that runs, even if the path now names another file. Windows tells only the path; on
     /// Windows, this is the file at that path now.
@@ -138,8 +138,8 @@ pub struct Process {
     /// The command line with `argv[0]`, as first seen for this program image, since a program may
     /// erase its own command line. At most [`ARGUMENTS_BYTES_MAX`] bytes; `None` where unreadable.
     pub arguments: Option<Vec<OsString>>,
-    /// The working directory when `arguments` was read, against which a relative argument is
-    /// resolved; `None` where unreadable.
+    /// The working directory when `arguments` was read, to resolve relative arguments; `None` where
+    /// unreadable.
     pub directory: Option<PathBuf>,
     /// Whether job control has suspended the process.
     pub is_stopped: bool,

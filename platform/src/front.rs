@@ -1,5 +1,5 @@
-//! A front: the process that a shell waits for, while a child of it does the work, and may leave
-//! the terminal and go on.
+//! A front: the process that a shell waits for, while a child of it does the work. The child may
+//! leave the terminal and continue.
 
 #[cfg(unix)]
 #[path = "front/unix.rs"]
@@ -26,7 +26,7 @@ pub enum Forked {
 pub struct Front(imp::Front);
 
 impl Front {
-    /// Makes this process the front, and goes on in a child with the same terminal, files and
+    /// Makes this process the front, and continues in a child with the same terminal, files and
     /// memory.
     ///
     /// The front waits for the child. It passes SIGINT, SIGTERM and SIGHUP on to it, stops when the
@@ -59,7 +59,7 @@ impl Front {
 
     /// Detaches this process from its terminal, and ends the front: this process gets a session of
     /// its own, no standard input, and `output` as standard output and error (nothing reads them
-    /// without it). The caller has closed what else it has open of the terminal.
+    /// without it). The caller must have closed its other descriptors of the terminal.
     ///
     /// # Errors
     /// If the streams or the session stay as they were. The front ends all the same.

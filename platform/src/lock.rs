@@ -1,4 +1,4 @@
-//! A lock on a file, with which one process excludes all others of its kind.
+//! A lock on a file, which excludes all other processes of the same kind.
 //!
 //! The system releases the lock when the holder ends, however it ends. So a held lock *means* that
 //! the holder is alive, and there is nothing to clean up after a crash. The file is empty. Only
@@ -57,8 +57,8 @@ impl Lock {
         Ok(None)
     }
 
-    /// Removes the lock's file, and releases the lock. For a lock that no process will need again:
-    /// one that tries to take it at this moment may have to try twice.
+    /// Removes the lock's file, and releases the lock. Use it for a lock that no process will need
+    /// again: a process that takes the lock at this moment may have to try twice.
     ///
     /// # Errors
     /// If the file cannot be removed.

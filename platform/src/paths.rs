@@ -28,7 +28,7 @@ pub fn home() -> io::Result<PathBuf> {
     Ok(imp::data_directory()?.join("agent-relay"))
 }
 
-/// The directory in which this process runs.
+/// This process's working directory.
 ///
 /// # Errors
 /// If it was removed, or the system does not tell it.
@@ -36,7 +36,7 @@ pub fn current_directory() -> io::Result<PathBuf> {
     env::current_dir().map_err(without_directory)
 }
 
-/// Makes a path absolute, from the directory in which this process runs. Links are not followed.
+/// Makes a path absolute, based on this process's working directory. Links are not followed.
 ///
 /// # Errors
 /// As [`current_directory`], if the path is relative; and if it is empty.
@@ -234,7 +234,7 @@ pub fn check_only_owner_writes(path: &Path) -> io::Result<()> {
 }
 
 /// As [`check_only_owner_writes`], but permits a file of this user that the user's own group can
-/// change, too: the group whose id is the user's. Systems that give each user such a group let it
+/// change, too: the group with the user's own id. Systems that give each user such a group let it
 /// change new files. Any member of that group can change the file.
 ///
 /// # Errors
@@ -243,8 +243,8 @@ pub fn check_only_owner_or_own_group_writes(path: &Path) -> io::Result<()> {
     imp::check_only_owner_or_own_group_writes(path)
 }
 
-/// Makes the names of files in a directory survive a power failure, as far as the system lets a
-/// program do that: Windows does not.
+/// Makes the names of files in a directory survive a power failure, where the system supports that:
+/// Windows does not.
 ///
 /// # Errors
 /// If the path is missing or is not a directory, or the disk fails.

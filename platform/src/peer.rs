@@ -16,7 +16,7 @@ use crate::refusal;
 pub struct User(imp::UserId);
 
 impl User {
-    /// The user as which this process acts.
+    /// The user that this process acts as.
     ///
     /// # Errors
     /// If the system does not tell the user (Windows only).

@@ -51,8 +51,9 @@ pub fn allow_open_files(wanted: u64) -> io::Result<u64> {
     imp::allow_open_files(wanted).map_err(naming("ask for more open files"))
 }
 
-/// Makes the allocator keep little of what many threads free: they share a few arenas, and large
-/// allocations go back to the system. Does nothing where the allocator has no such settings.
+/// Limits the memory that the allocator keeps after many threads freed it: they share a few arenas,
+/// and large allocations go back to the system. Does nothing where the allocator has no such
+/// settings.
 pub fn keep_little_memory() {
     imp::keep_little_memory();
 }
@@ -73,8 +74,8 @@ pub fn end_before_others() -> io::Result<()> {
     imp::end_before_others().map_err(naming("ask to end before others"))
 }
 
-/// Whether the system ends this process together with other ones: on Windows, with the processes of
-/// its job, if the job ends its processes when it is closed. False where there are no such jobs.
+/// Whether the system ends this process together with others: on Windows, with the processes of its
+/// job, if the job ends its processes when it is closed. False where there are no such jobs.
 ///
 /// # Errors
 /// If the system does not tell.
@@ -84,8 +85,8 @@ pub fn ends_with_others() -> io::Result<bool> {
 
 /// Starts a program that has no terminal, is not ended with this process or its terminal, and keeps
 /// none of this process's files or pipes open. It has no standard input, appends both outputs to
-/// the file `log` (made for this user only), and runs in the log's directory, or in the nearest
-/// directory above in which the system lets processes run.
+/// the file `log` (made for this user only), and runs in the log's directory, or in its nearest
+/// ancestor that can be a working directory.
 ///
 /// # Errors
 /// If the log cannot be opened or the program not started.

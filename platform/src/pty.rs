@@ -29,20 +29,21 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// have no such key.
 pub const CTRL_BREAK: &[u8] = b"\x1b[3;70;0;1;8;1_\x1b[3;70;0;0;8;1_";
 
-/// Whether a pseudo-terminal assumes that the screen which shows its output is empty at first, with
-/// the cursor at the top left. The pseudo-terminal of Windows does: it prints at absolute
-/// positions, and [`Pty`] answers its question for the cursor's position with the top left.
+/// Whether a pseudo-terminal assumes that its screen is empty at first, with the cursor at the top
+/// left. The pseudo-terminal of Windows does: it prints at absolute positions, and [`Pty`] answers
+/// its question for the cursor's position with the top left.
 pub const BEGINS_AT_HOME: bool = cfg!(windows);
 
-/// Whether the programs in a terminal may go on when its window is closed. Windows ends them.
+/// Whether the programs in a terminal may continue after its window is closed. Windows ends them.
 pub const OUTLIVES_TERMINAL: bool = cfg!(unix);
 
 /// Whether escape sequences that the pseudo-terminal does not know may not reach its reader.
 /// Windows repaints a console's screen, and old versions drop what they do not know.
 pub const MAY_SWALLOW_SEQUENCES: bool = cfg!(windows);
 
-/// Whether the sequences around a paste may not reach the command. Windows turns what is typed into
-/// events of keys for a command without virtual terminal input, and drops what is no key.
+/// Whether the sequences around a paste may not reach the command. For a command without virtual
+/// terminal input, Windows turns typed text into key events, and drops everything that is not a
+/// key.
 pub const MAY_DROP_PASTE_MARKS: bool = cfg!(windows);
 
 /// A terminal's size in character cells.

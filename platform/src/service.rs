@@ -48,7 +48,7 @@ use std::{ffi::OsString, fmt, io, path::PathBuf, time::Duration};
 
 use crate::{endpoint::Endpoint, peer::User};
 
-/// The name under which the system knows the service.
+/// The service's name in the system.
 pub const NAME: &str = "agent-relay";
 
 /// The option that names the owner to a program installed for a [`Site`].
@@ -58,7 +58,7 @@ pub const OWNER: &str = "--owner";
 /// service hung.
 pub const PENDING_MAX: Duration = Duration::from_secs(30);
 
-/// The longest time after a failure in which the system starts a service of a [`Site`] again.
+/// The longest delay before the system restarts a failed service of a [`Site`].
 pub const RESTART_MAX: Duration = Duration::from_secs(60);
 
 /// A program and its arguments to run as a service, all of them UTF-8 and without line breaks.
@@ -197,9 +197,9 @@ pub fn check_install(program: &Program, site: Option<&Site>) -> io::Result<()> {
     imp::check_install(program, site)
 }
 
-/// The directory in which `user` could replace the program of a [`Site`]'s service, and so act as
-/// the service's account. `None` if there is no such directory, or if services have no account of
-/// their own on this system.
+/// A directory where `user` could replace the program of a [`Site`]'s service, and so act as the
+/// service's account. `None` if there is no such directory, or if services have no account of their
+/// own on this system.
 ///
 /// # Errors
 /// If the system does not tell who may change a directory.
@@ -264,17 +264,17 @@ pub fn watched() -> io::Result<Option<Installed>> {
     accounts::watched()
 }
 
-/// The command after which the service would run without a logon. `None` if the service does so
-/// already, or if the system has no such command.
+/// The command that makes the service run without a logon. `None` if it does so already, or if the
+/// system has no such command.
 #[must_use]
 pub fn without_logon() -> Option<&'static str> {
     imp::without_logon()
 }
 
 /// Runs `body` as the service that is installed at a site. A stop request of the system reaches
-/// `body` as [`Signal::Stop`](crate::stop_signals::Signal::Stop). What `body` returns goes into the
-/// system's log, as the reason of the service's end or as its failure. Returns when the service has
-/// ended.
+/// `body` as [`Signal::Stop`](crate::stop_signals::Signal::Stop). The result of `body` goes into
+/// the system's log, as the reason for the service's end or as its failure. Returns when the
+/// service has ended.
 ///
 /// # Errors
 /// `Unsupported` on systems without sites; and if the system did not start this process.
@@ -312,7 +312,7 @@ impl Running {
         self.cause
     }
 
-    /// Reports that a start that takes long goes on: the system waits for [`PENDING_MAX`] again.
+    /// Reports the progress of a long start: the system waits for [`PENDING_MAX`] again.
     pub fn report_progress(&self) {
         (self.report_progress)();
     }

@@ -62,9 +62,9 @@ pub fn listen(on_signal: impl Fn(Signal) + Send + 'static) -> io::Result<Listeni
     listen_for(false, on_signal)
 }
 
-/// As [`listen`], for a program that has changed the terminal, and in which keys send signals. It
-/// is also told of Ctrl-\, as [`Signal::Stop`], and of Ctrl-Z. After Ctrl-Z it should change the
-/// terminal back, call [`suspend`], and change the terminal again.
+/// Like [`listen`], for a program that has changed the terminal so that keys send signals. It also
+/// gets Ctrl-\, as [`Signal::Stop`], and Ctrl-Z. After Ctrl-Z it should change the terminal back,
+/// call [`suspend`], and change the terminal again.
 ///
 /// # Errors
 /// As [`listen`].

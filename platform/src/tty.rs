@@ -1,4 +1,4 @@
-//! The terminal in which this process runs: its size, and raw mode.
+//! This process's terminal: its size, and raw mode.
 
 #[cfg(unix)]
 #[path = "tty/unix.rs"]
@@ -36,8 +36,8 @@ pub fn is_terminal(stream: Standard) -> bool {
     }
 }
 
-/// Whether standard input is a pipe, a socket or a file, whose end the command should see. The end
-/// of a terminal's input only means that the terminal is gone.
+/// Whether standard input is a pipe, a socket or a file. The command should see the end of these.
+/// The end of a terminal's input only means that the terminal is gone.
 #[must_use]
 pub fn is_input_piped() -> bool {
     imp::is_input_piped()
@@ -76,7 +76,7 @@ impl Input {
         imp::Input::new().map(Self).map_err(crate::naming("open standard input"))
     }
 
-    /// A handle with which another thread can end the reads.
+    /// A handle that lets another thread end the reads.
     pub fn interrupter(&self) -> Interrupter {
         Interrupter(self.0.interrupter())
     }

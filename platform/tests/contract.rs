@@ -5,7 +5,7 @@
 //! that a system cannot run, with the reason, and every run prints them. If `CI` is set, the
 //! skipped tests must be those of the system's list in `contract/`, line for line.
 //!
-//! `cargo test -p platform --test contract -- NAME` runs the tests whose name contains NAME.
+//! `cargo test -p platform --test contract -- NAME` runs the tests with NAME in their names.
 #![allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")]
 #![allow(clippy::print_stdout, reason = "a test runner talks")]
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
@@ -35,8 +35,7 @@ mod users;
 
 use std::{env, process::ExitCode, sync::mpsc, thread, time::Duration};
 
-/// The time after which a test counts as hanging. Even on a busy machine, a test needs only a small
-/// part of this time.
+/// The time after which a test counts as hanging, many times what a test takes on a busy machine.
 const TEST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A test's name and body.
@@ -105,7 +104,7 @@ tests! {
         child_leaves_its_front_and_the_terminal, child_learns_of_the_end_of_its_front;
 }
 
-/// The tests that are skipped: the kind of run in which a test is skipped, the test, the reason.
+/// The tests that are skipped: the kind of run, the test, the reason.
 const SKIPPED: &[(&str, &str, &str)] = &[
     ("unprivileged", "another_user_cannot_connect", "only root can become another user"),
     ("unprivileged", "another_user_is_recognized", "only root can become another user"),

@@ -28,10 +28,10 @@ const OWNER_STAND_INS: [&str; 2] = ["S-1-3-0", "S-1-3-4"];
 /// The account of Windows itself. Administrators can act as this account.
 const TRUSTED_INSTALLER: &str = "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464";
 
-/// The rights with which a file or directory can be moved away, or its access list changed.
+/// The rights that allow moving a file or directory, or changing its access list.
 const MOVING: u32 = FILE_DELETE_CHILD | DELETE | WRITE_DAC | WRITE_OWNER | GENERIC_ALL;
 
-/// The rights with which a file's or directory's content can be changed.
+/// The rights that allow changing the content of a file or directory.
 const CHANGING: u32 = MOVING | FILE_WRITE_DATA | FILE_APPEND_DATA | GENERIC_WRITE;
 
 /// Makes a directory with this security descriptor.
@@ -110,7 +110,7 @@ pub(crate) fn check_unmovable(directory: &Path, advice: Advice) -> io::Result<()
     })
 }
 
-/// Returns the directory in which this user could replace a file, if there is one.
+/// Returns the directory where this user could replace a file, if there is one.
 pub(crate) fn replaceable_by(user: &User, file: &Path) -> io::Result<Option<PathBuf>> {
     let sid = user.to_string();
     let is_free = |path: &Path, rights| -> io::Result<bool> {
@@ -136,7 +136,7 @@ fn has_right(user: &str, owner: &str, allowed: Option<&[Access]>, rights: u32) -
     owner == user || allowed.is_none_or(|allowed| allowed.iter().any(has))
 }
 
-/// The directories above `directory`, with the rights by which each can be moved away.
+/// The directories above `directory`, with the rights that allow moving each of them.
 fn directories_above(directory: &Path) -> impl Iterator<Item = (&Path, u32)> {
     // A volume's root cannot be moved; on data volumes everybody may write to it.
     let rights = |path: &Path| if path.parent().is_some() { MOVING } else { MOVING & !DELETE };
@@ -147,8 +147,7 @@ fn gives(access: &Access, rights: u32) -> bool {
     !access.is_inherit_only && access.rights & rights != 0
 }
 
-/// Checks that the owner is trusted, and that no account that is not trusted has a right for which
-/// `forbidden` is true.
+/// Checks that the owner is trusted, and that no untrusted account has a right that is `forbidden`.
 ///
 /// The target of a link (or junction) is checked, not the link. Others could redirect the link
 /// later, so `advice` decides whether a link is refused.

@@ -25,7 +25,7 @@ pub(crate) fn of_program(program: &[u16], arguments: &[Vec<u16>]) -> Vec<u16> {
     line
 }
 
-/// The line with which cmd.exe runs a batch file with exactly these arguments. `Err` has the index
+/// The line that makes cmd.exe run a batch file with exactly these arguments. `Err` has the index
 /// of an argument with a line break, which would end the line, even in quotes.
 ///
 /// cmd.exe expands variables in this line, so percent signs are escaped here. It does not expand

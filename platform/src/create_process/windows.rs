@@ -46,7 +46,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// The program of a command whose file is `file`, with the command's own environment.
+    /// The program of a command with the executable `file`, with the command's own environment.
     pub(crate) fn of(file: &Path, command: &Command) -> io::Result<Self> {
         let environment = Some(environment(command)?);
         Ok(Self { environment, ..Self::inheriting(file, command)? })

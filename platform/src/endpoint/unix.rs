@@ -56,8 +56,8 @@ pub(crate) fn private(directory: &Path, _: Option<&str>) -> io::Result<OsString>
     fitting(directory, "relay")
 }
 
-/// The directory of this user's sockets whose own directories have long paths. The same in every
-/// environment, so that commands in another one find the sockets.
+/// The directory for this user's sockets that would have too long a path in their own directories.
+/// The same in every environment, so that commands in another one find the sockets.
 pub(crate) fn short_directory() -> io::Result<PathBuf> {
     Ok(format!("/tmp/agent-relay-{}", User::me()?).into())
 }

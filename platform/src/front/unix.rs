@@ -14,8 +14,8 @@ use signal_hook::{
 
 use crate::process::exit_code;
 
-/// The byte with which the child reports that it has left. The library that reports SIGCHLD writes
-/// another one, and the front writes none.
+/// The byte that the child writes to report that it has left. The library that reports SIGCHLD
+/// writes another one, and the front writes none.
 const LEFT: u8 = b'L';
 
 /// The child's end of the sockets. It is at its end once the front has ended.
@@ -26,7 +26,7 @@ impl Front {
     /// Returns the exit code in the front.
     pub(super) fn fork() -> io::Result<Result<Self, i32>> {
         let (reports, front) = UnixStream::pair()?;
-        // SAFETY: no pointers. The child goes on as this process would, since there are no other
+        // SAFETY: no pointers. The child continues as this process would, since there are no other
         // threads that could hold a lock.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
@@ -93,7 +93,7 @@ fn stand_for(child: libc::pid_t, reports: &UnixStream, reporter: UnixStream) -> 
     loop {
         while let Some(status) = change(child)? {
             if libc::WIFSTOPPED(status) {
-                // SAFETY: no pointers. This process goes on when somebody continues it.
+                // SAFETY: no pointers. This process resumes when it gets SIGCONT.
                 unsafe {
                     libc::raise(libc::SIGSTOP);
                     libc::kill(child, libc::SIGCONT);
@@ -122,7 +122,7 @@ fn change(child: libc::pid_t) -> io::Result<Option<libc::c_int>> {
     }
 }
 
-/// Ends this process by the signal that has ended the child, or else returns the exit code.
+/// Ends this process by the signal that ended the child, or else returns the exit code.
 fn ended(status: libc::c_int) -> i32 {
     if libc::WIFSIGNALED(status) {
         let signal = libc::WTERMSIG(status);

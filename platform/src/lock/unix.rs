@@ -1,4 +1,4 @@
-//! Unix: a file's identity, which is its device and inode.
+//! Unix: the identity of a file: its device and inode.
 
 use std::{fs::File, io, os::unix::fs::MetadataExt};
 

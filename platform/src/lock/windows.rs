@@ -1,4 +1,4 @@
-//! Windows: a file's identity, which is its volume and index.
+//! Windows: the identity of a file: its volume and index.
 
 use std::{fs::File, io, os::windows::io::AsRawHandle as _};
 

@@ -50,11 +50,11 @@ pub(super) fn spawn(command: &mut Command, output: File) -> io::Result<Child> {
 
 /// The descriptors after the standard streams.
 const FIRST_OTHER: libc::c_int = 3;
-/// The descriptor after the last one that is looked at by itself.
+/// The end of the descriptors that are checked one by one.
 const LOOKED_AT_MAX: libc::c_int = 1 << 16;
 
-/// Has the next exec close all descriptors but the standard streams, also those that this process
-/// has got from its starter: a shell's lock file, say, would stay locked.
+/// Makes the next exec close all descriptors but the standard streams, also those inherited from
+/// this process's parent: otherwise a shell's lock file, for example, would stay locked.
 fn keep_only_streams() {
     #[cfg(target_os = "linux")]
     {
@@ -80,7 +80,7 @@ fn keep_only_streams() {
 #[cfg(target_env = "gnu")]
 const ARENAS: libc::c_int = 2;
 
-/// The size from which the GNU allocator maps an allocation by itself, so that freeing it returns
+/// The size above which the GNU allocator maps an allocation separately, so that freeing it returns
 /// its pages to the system. By default, freeing a large allocation raises this size.
 #[cfg(target_env = "gnu")]
 const OWN_PAGES_BYTES: libc::c_int = 256 << 10;
@@ -189,7 +189,7 @@ const PROC_ALL_PIDS: u32 = 1;
 #[cfg(not(target_os = "linux"))]
 const PROC_PPID_ONLY: u32 = 6;
 
-/// A list of processes: of all, or of those of a parent.
+/// A list of processes: of all processes, or of the children of one.
 #[cfg(not(target_os = "linux"))]
 fn listed(kind: u32, of: u32) -> Vec<u32> {
     // SAFETY: without a buffer, the call returns the bytes that it would fill in.

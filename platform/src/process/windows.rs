@@ -117,7 +117,7 @@ pub(super) fn ends_with_others() -> io::Result<bool> {
     Ok(limits.BasicLimitInformation.LimitFlags & JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE != 0)
 }
 
-/// Waits for the end of a process, and returns its exit code; `None` if the time is over before.
+/// Waits for the end of a process, and returns its exit code; `None` after the timeout.
 pub(crate) fn exit_code_of(process: &OwnedHandle, ms: u32) -> io::Result<Option<i32>> {
     let process = process.as_raw_handle();
     // SAFETY: the handle is open.

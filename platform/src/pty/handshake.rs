@@ -6,7 +6,7 @@
 
 /// The request for the cursor's position.
 const QUESTION: &[u8] = b"\x1b[6n";
-/// The number of bytes at the start of the output in which the question is searched.
+/// The length of the part at the start of the output that is searched for the question, in bytes.
 const WATCHED_BYTES: usize = 1024;
 
 /// A search for the question at the start of the output, also if it is split over several reads.

@@ -338,7 +338,7 @@ mod tests {
     }
 
     /// Starts a process in a job that ends with its last handle; that process starts a detached
-    /// one. Returns the job, the detached process, and what the first one says of
+    /// one. Returns the job, the detached process, and the first one's result of
     /// [`ends_with_others`]. Both processes run the test `name`, which calls this again.
     fn start_in_job(name: &str, flags: JOB_OBJECT_LIMIT) -> (OwnedHandle, OwnedHandle, String) {
         let arguments = [name, "--nocapture"].map(OsString::from);

@@ -52,7 +52,7 @@ pub(crate) fn wide(text: impl AsRef<OsStr>) -> Vec<u16> {
     text.as_ref().encode_wide().chain([0]).collect()
 }
 
-/// The SID of the user as which this process acts.
+/// The SID of the user that this process acts as.
 pub(crate) fn my_sid() -> io::Result<String> {
     static SID: OnceLock<String> = OnceLock::new();
     if let Some(sid) = SID.get() {

@@ -142,7 +142,7 @@ unsafe fn arguments_of(count: u32, words: *mut *mut u16) -> Vec<OsString> {
     words.iter().map(text).collect()
 }
 
-/// The argument with which a command says why it starts the service.
+/// The argument that states the cause of a command's start of the service.
 pub(super) const fn argument(cause: Cause) -> Option<&'static str> {
     match cause {
         Cause::Command => Some("command"),

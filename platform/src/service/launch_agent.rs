@@ -13,11 +13,11 @@ const ARGUMENTS: &str = "ProgramArguments";
 /// A comment in the file, for a person who finds the file. The plist crate cannot write comments.
 const COMMENT: &str = "<!-- Written by `agent-relay service install`; `agent-relay service uninstall` removes it. -->";
 
-/// The umask of the program, with which only its user can access new files. In the property list,
+/// The umask of the program, which gives only its user access to new files. In the property list,
 /// launchd reads a decimal number.
 const UMASK: u64 = 0o077;
 
-/// Returns the property list with which launchd runs `program`, and restarts it after a failure.
+/// Returns the property list that makes launchd run `program`, and restart it after a failure.
 pub(super) fn write(program: &Program) -> String {
     let keep_alive = dictionary([("SuccessfulExit", false.into())]);
     let command = words(program).map(|word| Value::from(&*word)).collect();

@@ -80,8 +80,8 @@ pub(super) fn start() -> io::Result<()> {
     }
 }
 
-/// Ends a running program by SIGTERM, which is no failure, so that launchd does not restart it. An
-/// agent whose program has failed is unloaded, since launchd would restart it some seconds later.
+/// Ends a running program by SIGTERM, which is no failure, so that launchd does not restart it. A
+/// failed agent is unloaded, since launchd would restart it some seconds later.
 pub(super) fn stop() -> io::Result<()> {
     let label = label()?;
     match shown(label)?.map(|shown| state(&shown)) {

@@ -21,12 +21,12 @@ use windows_sys::{
 use super::{Signal, handles_console, notify};
 use crate::{locked, naming, security::checked, tty};
 
-/// The interval at which the size is polled.
+/// The interval between two polls of the size.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The thread that polls the window's size, if there is a window. The thread ends when this is
-/// dropped; nobody waits for that, since a console whose output nobody reads does not answer the
-/// thread.
+/// dropped; nothing waits for that, since a console does not answer the thread while its output is
+/// not read.
 #[derive(Debug)]
 pub(crate) struct Watch {
     _end: Option<SyncSender<()>>,

@@ -1,9 +1,9 @@
 //! Named pipes on Windows: the access to a pipe, and the state of its instances.
 //!
 //! An instance of a pipe lives until both of its ends are closed, and a suspended process (in a
-//! debugger, or in a console in which a person has selected text) closes neither. While an instance
-//! lives, its name is taken, and a pipe cannot be made again under it. [`join`] adds an instance to
-//! such a pipe if only this user can have made the pipe.
+//! debugger, or in a console with a selection) closes neither. While an instance lives, its name is
+//! taken, and a pipe cannot be made again under it. [`join`] adds an instance to such a pipe if
+//! only this user can have made the pipe.
 
 use std::{
     io,
@@ -44,8 +44,8 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The owner and the access list of a pipe, in SDDL. If a service runs for `user`, the user may
-/// connect but not make instances, with which a process could pose as the service. Processes at a
-/// low integrity level may not connect.
+/// connect but not make instances, since its processes could then pose as the service. Processes at
+/// a low integrity level may not connect.
 pub(super) fn access(user: &User) -> io::Result<String> {
     let me = User::me()?;
     let users = if *user == me { String::new() } else { format!("(A;;{CONNECT:#x};;;{user})") };
@@ -129,7 +129,7 @@ fn look(endpoint: &Endpoint) -> PipeState {
     }
 }
 
-/// Whether the instances, none of which waits for a client, belong to another user.
+/// Whether the instances belong to another user. None of them waits for a client.
 pub(super) fn is_foreign(endpoint: &Endpoint) -> io::Result<bool> {
     let mine = Descriptor::of(&access(&User::me()?)?)?;
     match join(endpoint, &mine) {

@@ -140,7 +140,7 @@ impl Interrupter {
 pub(crate) struct Output {
     to: io::Stdout,
     is_console: bool,
-    /// The first bytes of a character whose other bytes come with the next write.
+    /// The first bytes of a character that the next write completes.
     torn: Vec<u8>,
 }
 

@@ -251,8 +251,7 @@ pub(crate) fn open_file_limit_is_raised() {
     assert_eq!(platform::process::allow_open_files(16).unwrap(), allowed);
 }
 
-/// Hangs up on a detached process, which then ends. Waits for its end, after which the folder can
-/// be removed.
+/// Hangs up on a detached process, and waits for its end, so that the folder can be removed.
 fn end_detached(stream: &Stream, told: &str) {
     stream.hang_up();
     system::wait_for_end(told.split(' ').next().unwrap().parse().unwrap());

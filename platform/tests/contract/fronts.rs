@@ -70,7 +70,7 @@ pub(crate) fn child_leaves_its_front_and_the_terminal() {
     screen.wait_for("pid=");
     let child = screen.read_until(";");
     screen.type_keys("\r");
-    // The output ends although the child goes on.
+    // The output ends although the child continues.
     assert_eq!(screen.finish().0, 0);
     let session = format!("session={};", system::detached_session(&child));
     system::until(|| fs::read_to_string(&log).is_ok_and(|text| text.contains(&session)));

@@ -363,7 +363,7 @@ fn exec_shell_at_a_line() {
     panic!("{}", system::exec(shell.args(["-c", "echo 'shell ready;'; read line"])));
 }
 
-/// Starts a child whose input is a pipe.
+/// Starts a child with a pipe as its input.
 fn piped_child() {
     let mut child = scene::role("wait", &[]).stdin(Stdio::piped()).spawn().unwrap();
     child.wait().unwrap();
@@ -457,7 +457,7 @@ fn detached(endpoint: &str) {
     scene::read_to_end(&stream);
 }
 
-/// Plays a role behind a front, whose end it reports if that comes first.
+/// Plays a role behind a front. Reports the end of the front if that comes first.
 fn fronted(role: &str, arguments: &[&str]) -> ExitCode {
     let front = match Front::fork().unwrap() {
         Forked::Child(front) => front,

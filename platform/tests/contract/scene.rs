@@ -23,7 +23,7 @@ use platform::{
 
 use crate::roles::PLAY;
 
-/// The time after which a wait for an event fails, so that the test does not hang.
+/// The timeout of a wait for an event, so that the test does not hang.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A temporary folder, removed when dropped.

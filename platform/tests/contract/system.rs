@@ -129,12 +129,12 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Plays a role as another user, whose account has this password. Returns its exit code.
+/// Plays a role as another user, whose password is given. Returns its exit code.
 pub(crate) fn play_as(name: &str, password: &str, open: &str, role: &[&str]) -> u32 {
     imp::play_as(name, password, open, role)
 }
 
-/// A listener of this user at which `user` may connect.
+/// A listener of this user that accepts `user`.
 pub(crate) fn listener_for(endpoint: &Endpoint, user: &User) -> Listener {
     imp::listener_for(endpoint, user)
 }
@@ -189,7 +189,7 @@ pub(crate) fn detached_session(pid: &str) -> String {
     imp::detached_session(pid)
 }
 
-/// A user other than that of this process, and a folder to which both users have access.
+/// A user other than this process's, and a folder that both users can access.
 pub(crate) struct AnotherUser(imp::AnotherUser);
 
 impl AnotherUser {
@@ -401,7 +401,7 @@ mod imp {
     pub(crate) struct AnotherUser(PathBuf);
 
     impl AnotherUser {
-        /// Copies this program to a folder to which the other user has access.
+        /// Copies this program to a folder that the other user can access.
         pub(crate) fn new(folder: &Folder) -> Self {
             let open = folder.path("open");
             fs::create_dir(&open).unwrap();
@@ -706,7 +706,7 @@ mod imp {
     pub(crate) struct AnotherUser {
         password: String,
         sid: User,
-        /// A folder to which everybody has access, with this program in it.
+        /// A folder that everybody can access, with this program in it.
         open: PathBuf,
     }
 

@@ -186,7 +186,7 @@ pub(crate) fn background_group_is_hung_up() {
     }
 }
 
-/// A process that ignores hang-ups and whose parent has ended is not the command's any more.
+/// A process is not the command's any more if it ignores hang-ups and its parent has ended.
 pub(crate) fn daemon_is_not_ended_by_force() {
     let mut screen = Screen::play("leave-deaf", &[]);
     screen.wait_for("pid=");

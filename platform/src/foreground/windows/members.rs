@@ -1,5 +1,5 @@
 //! The processes attached to a console, queried by a server process. A process can only query the
-//! console to which it is attached, and this process has to stay attached to its own.
+//! console that it is attached to, and this process has to stay attached to its own.
 //!
 //! The server is attached only while it answers. At other times it does not keep the console open,
 //! and programs do not find it there. Ctrl-C, Ctrl-Break and a closing console reach the server

@@ -119,7 +119,7 @@ impl Open {
         let line = self.queried_command_line();
         let Some((memory, parameters)) = self.parameters() else { return (line, None) };
         let text = |text: &UNICODE_STRING| memory.text(text.Buffer.addr(), text.Length.into());
-        // `CurrentDirectory.DosPath`, for which the declaration has no name.
+        // `CurrentDirectory.DosPath`, which has no name in the declaration.
         let [length, address] = [5, 6].map(|at| parameters.Reserved2[at].addr());
         let directory = memory.text(address, length & 0xffff);
         // Wine does not answer the query for the command line.

@@ -24,11 +24,11 @@ use windows_sys::{
 
 use crate::{pty::Size, refusal, security::wide};
 
-/// The flag with which a console keeps wrapped lines when its size changes, instead of printing
-/// them again.
+/// The flag that makes a console keep wrapped lines when its size changesinstead of printing them
+/// again.
 const RESIZE_QUIRK: u32 = 2;
-/// The flag with which a console accepts keys as win32-input-mode sequences, which state everything
-/// that a console reports of a key.
+/// The flag that makes a console accept keys as win32-input-mode sequences, which state all that a
+/// console reports about a key.
 const WIN32_INPUT_MODE: u32 = 4;
 
 /// A console for other processes.
@@ -63,7 +63,7 @@ impl Console {
         checked_result(unsafe { (calls()?.resize)(self.handle.0, coord(size)) })
     }
 
-    /// The handle with which a process is started in this console; valid while `self` lives.
+    /// The handle for starting a process in this console; valid while `self` lives.
     pub(super) fn handle(&self) -> HPCON {
         self.handle.0
     }

@@ -23,7 +23,7 @@ use crate::{
     security::checked,
 };
 
-/// Starts the process of a command whose file is `file`.
+/// Starts the process of a command with the executable `file`.
 pub(super) fn start(
     file: &Path,
     command: &Command,
