@@ -32,8 +32,8 @@ use std::{
     time::Duration,
 };
 
-/// The most channels whose handshake is not complete, so that the daemon's places for those do not
-/// run out when it starts again.
+/// The maximum number of channels with an incomplete handshake, so that the daemon's places for
+/// those do not run out when it starts again.
 const HANDSHAKES_MAX: usize = 64;
 
 /// The most bytes of deliveries that wait here before reading from a client's own connection
@@ -45,8 +45,8 @@ const UNTAKEN_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub struct ClientKey(u64);
 
 impl ClientKey {
-    /// The key in events about the shared connection itself: what the daemon reports about it, and
-    /// that the daemon refuses it.
+    /// The key in events about the shared connection itself: reports of the daemon about it, and
+    /// its refusal.
     pub const SHARED: Self = Self(u64::MAX);
 }
 
@@ -61,7 +61,7 @@ pub struct Clients {
     shared: Shared,
     clients: BTreeMap<ClientKey, Member>,
     next_key: u64,
-    /// The client whose frames are sent first, so that all get their turn.
+    /// The client whose frames are sent first, for fairness.
     turn: ClientKey,
     events: VecDeque<(ClientKey, Event)>,
 }
@@ -74,7 +74,7 @@ struct Member {
     unsent: VecDeque<Vec<u8>>,
     quota: Quota,
     joining: Joining,
-    /// The bytes of the deliveries among its events that were not taken.
+    /// The bytes of the deliveries among its events that the owner has not taken.
     untaken: usize,
 }
 
@@ -102,8 +102,8 @@ struct ChannelPath {
 }
 
 impl Clients {
-    /// No clients yet, of the daemon of these settings. They are those of an operator, who owns the
-    /// shared connection.
+    /// Makes an owner without clients. `operator` is the operator who owns the shared connection to
+    /// the daemon.
     #[must_use]
     pub fn new(operator: Settings) -> Self {
         let settings = operator.clone();
@@ -124,7 +124,7 @@ impl Clients {
     }
 
     /// Joins as another client, and waits for it as [`Client::join`](super::Client::join) does. The
-    /// endpoint is that of the shared connection.
+    /// shared connection's endpoint is used.
     ///
     /// # Errors
     /// As [`Client::join`](super::Client::join)'s.
@@ -159,7 +159,7 @@ impl Clients {
         match self.deadline() {
             Some(deadline) => {
                 let timeout = deadline.since(now().monotonic);
-                // Whatever is ready, there may be work.
+                // Whichever operation is ready, there may be work.
                 let _ = select.ready_timeout(Duration::from_millis(timeout));
             }
             None => {
@@ -168,8 +168,8 @@ impl Clients {
         }
     }
 
-    /// Adds the operations to `select` of which one being ready means that [`work`](Self::work) has
-    /// something to do.
+    /// Adds operations to `select`. When one of them is ready, [`work`](Self::work) has something
+    /// to do.
     pub fn watch<'a>(&'a self, select: &mut Select<'a>) {
         if let Shared::Open(shared) = &self.shared
             && let Some(connection) = &shared.connection
@@ -185,7 +185,7 @@ impl Clients {
         }
     }
 
-    /// The moment at which [`work`](Self::work) has something to do.
+    /// The moment when [`work`](Self::work) has something to do.
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
         let shared = match &self.shared {
@@ -328,7 +328,7 @@ impl Clients {
                 let places = HANDSHAKES_MAX.saturating_sub(opening);
                 wanted.into_iter().take(places).for_each(|key| self.open_channel(key));
             }
-            // Who has never joined does not wait for the daemon's return.
+            // A client that has never joined does not wait for the daemon's return.
             Shared::Open(shared) => {
                 let Some((why, absent)) = shared.down.clone() else { return };
                 for key in wanted {

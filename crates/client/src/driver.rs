@@ -421,7 +421,7 @@ impl Driver {
     }
 }
 
-/// Whether an event is only about the progress of an attempt to connect.
+/// Whether an event only reports the progress of an attempt to connect.
 const fn is_of_attempt(event: &Event) -> bool {
     use ConnectionState::{Backoff, Connecting, Handshaking};
     matches!(event, Event::State(Connecting | Handshaking | Backoff { .. }))
@@ -452,7 +452,7 @@ pub(super) fn lost_because(ending: &Ending) -> String {
     }
 }
 
-/// The input of a session that could not be connected. Calls `when_absent` if there is no daemon
+/// The session's input for a failed attempt to connect. Calls `when_absent` if there is no daemon
 /// any more.
 pub(super) fn not_connected(
     error: &io::Error,

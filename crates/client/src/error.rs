@@ -46,7 +46,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// The code with which the daemon ended the connection, if it did.
+    /// The code that the daemon ended the connection with, if it did.
     #[must_use]
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
@@ -55,7 +55,7 @@ impl ClientError {
         }
     }
 
-    /// Whether the daemon seems to be about to end, as [`Ended::is_of_ending_daemon`] says.
+    /// Whether the daemon is probably about to end, as [`Ended::is_of_ending_daemon`] says.
     #[must_use]
     pub fn is_of_ending_daemon(&self) -> bool {
         matches!(self, Self::Ended(ended) if ended.is_of_ending_daemon())

@@ -1,5 +1,5 @@
 //! A home directory and the daemon that it names: the files that people write there, the operator's
-//! key, and the endpoints at which the daemon may listen.
+//! key, and the daemon's possible endpoints.
 
 mod config;
 mod context;

@@ -29,7 +29,7 @@ use std::{
 /// The capacity of a connection's channels, in batches.
 const CHANNEL_BATCHES: usize = 64;
 
-/// The length of a read after which more can be read at once, without a pause.
+/// The minimum length of a read after which more bytes are probably available at once.
 const LONG_READ_BYTES: usize = 8 * 1024;
 
 /// The bytes that a writer gathers for one write, at most.
@@ -91,8 +91,8 @@ impl Connection {
         Self::with_pauses(stream, name, frame_bytes_max, Duration::ZERO)
     }
 
-    /// As [`Self::over`], with a pause after each read that was short. Frames come late by as much,
-    /// many together, and each costs less.
+    /// Like [`Self::over`], with a pause after each short read. Frames arrive later by up to the
+    /// pause, several together, and each costs less.
     pub(crate) fn with_pauses(
         stream: Stream,
         name: &str,
@@ -109,7 +109,7 @@ impl Connection {
             let reading = Reading::new(frame_bytes_max);
             let send = |frames: Frames<'_>| {
                 let batch = frames.to_batch();
-                // After a long read, more is there already.
+                // After a long read, more bytes are available already.
                 let pauses = !pause.is_zero() && batch.as_bytes().len() < LONG_READ_BYTES;
                 if read_sender.send(batch).is_err() {
                     return ControlFlow::Break(End::Closed);
@@ -155,8 +155,8 @@ impl Connection {
         drop(self.outgoing.try_send(batch));
     }
 
-    /// The number of bytes that the system has taken at once, or `None` if the writer thread has to
-    /// write. It meets the error again if this is one.
+    /// The number of bytes that the system accepted at once, or `None` if the writer thread has to
+    /// write. After an error, the writer thread meets it again.
     fn write_now(&self, batch: &Batch) -> Option<usize> {
         match self.ending.stream.as_ref()?.write_now(batch.as_bytes()) {
             Ok(Written::Bytes(count)) => Some(count),

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::{borrow::Cow, fmt};
 
-/// The id of a SEND: a UUID that the client made, by which events and NACKs name the message. It
-/// stays the same when the SEND is sent again.
+/// The id of a SEND: a UUID made by the client, which identifies the message in events and NACKs.
+/// It stays the same when the SEND is sent again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SendId(pub String);
 
@@ -24,12 +24,12 @@ impl fmt::Display for SendId {
 /// A message to be sent. The default is an empty at-most-once message without a recipient.
 #[derive(Clone, Debug, Default)]
 pub struct Outgoing {
-    /// The SEND's id, if it was chosen before; otherwise one is made up. An id belongs to one
+    /// The SEND's id, if the caller chose one; otherwise a new one is made. An id belongs to one
     /// message.
     pub id: Option<SendId>,
     /// An agent's name, or `*` for every connected agent; optional with a topic.
     pub to: Option<String>,
-    /// The topic on which the message is sent, without wildcards, at most 256 bytes.
+    /// The message's topic, without wildcards, at most 256 bytes.
     pub topic: Option<String>,
     /// The payload's kind; `message` where empty.
     pub kind: String,
@@ -44,14 +44,14 @@ pub struct Outgoing {
     pub meta: Meta,
 }
 
-/// A message of another machine's agent, which a bridge passes on byte for byte.
+/// A message of another machine's agent. A bridge passes it on byte for byte.
 #[derive(Clone, Debug)]
 pub struct Forwarded {
     /// The id of the SEND, which must be the same if the message is passed on again.
     pub id: SendId,
     /// The recipient's name.
     pub to: String,
-    /// The topic on which the message was sent.
+    /// The message's topic.
     pub topic: Option<String>,
     /// The payload: one JSON object.
     pub payload: String,
@@ -68,7 +68,7 @@ impl Forwarded {
     }
 }
 
-/// The bytes that every message or answer counts against the limit, besides its text and data.
+/// The overhead of every message or answer that counts against the limit, in bytes.
 const OVERHEAD_BYTES: usize = 256;
 
 impl Outgoing {
@@ -93,19 +93,20 @@ impl Outgoing {
 /// A received message, parsed once on arrival.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// The DELIVER's id, by which the message is acknowledged.
+    /// The DELIVER's id, for the acknowledgement.
     pub id: String,
     /// The sender's name.
     pub from: String,
-    /// The sender's session, which tells whether a name changed hands; absent from a 1.0 daemon.
+    /// The sender's session, which changes when another client takes the name; absent from a 1.0
+    /// daemon.
     pub session: Option<String>,
-    /// The proof by which the daemon knows the sender; absent from a 1.0 daemon.
+    /// The proof of the sender's identity; absent from a 1.0 daemon.
     pub auth: Option<Proof>,
     /// The name that the message was delivered to: the recipient's own.
     pub to: String,
     /// `*` if the message was sent to everyone or to a topic.
     pub original_to: Option<String>,
-    /// The topic on which the message was sent.
+    /// The message's topic.
     pub topic: Option<String>,
     /// The delivery's number in its stream: of this sender and topic, from 1.
     pub seq: u64,
@@ -126,9 +127,9 @@ pub struct Delivery {
     /// The parameters of a question, if the sender waits for an [`answer`](super::Client::answer);
     /// its time is in milliseconds.
     pub sync: Option<Box<Sync>>,
-    /// The importance that the sender states, by custom from 0 to 100, if that is a number.
+    /// The importance that the sender states, from 0 to 100 by convention, if it is a number.
     pub importance: Option<f64>,
-    /// The sender's count of messages with the recipient, if that is valid.
+    /// The sender's count of messages with the recipient, if it is valid.
     pub hops: Option<LoopCount>,
     json: Box<str>,
 }
@@ -147,8 +148,8 @@ impl Delivery {
         Self::with(envelope, payload, meta)
     }
 
-    /// Parses a DELIVER for a bridge, which passes on its bytes: a payload or `payload_meta` of
-    /// another form than this project's clients use counts as empty.
+    /// Parses a DELIVER for a bridge, which passes on its bytes: a payload or `payload_meta` in an
+    /// unknown form counts as empty.
     pub(super) fn read_any(envelope: &Envelope<'_>) -> Result<Self, Violation> {
         let payload = envelope.decode_member(envelope.payload).unwrap_or_default();
         let meta = envelope.payload_meta.map(|meta| envelope.decode_member(meta));
@@ -188,14 +189,14 @@ impl Delivery {
         })
     }
 
-    /// The whole DELIVER as JSON, byte for byte, also what this type has no field for.
+    /// The whole DELIVER as JSON, byte for byte, including members without a field in this type.
     #[must_use]
     pub fn json(&self) -> &str {
         &self.json
     }
 }
 
-/// The members of a DELIVER's `payload_meta` whose types are checked.
+/// The checked members of a DELIVER's `payload_meta`.
 #[derive(Default, Deserialize)]
 struct KnownMeta<'a> {
     #[serde(borrow, default, rename = "replyTo")]
@@ -310,16 +311,16 @@ pub enum Event {
         /// The time until the message is sent again, in milliseconds.
         wait_ms: u64,
     },
-    /// The daemon answered a subscription for which no call waits: one that was repeated in a new
-    /// session, or whose call timed out.
+    /// The daemon answered a subscription that no call waits for: it was repeated in a new session,
+    /// or its call timed out.
     Subscribed {
         /// The pattern.
         pattern: String,
         /// The refusal, if it was refused.
         refused: Option<Nack>,
     },
-    /// The session is resumed, but the daemon cannot replay what was lost with the last connection.
-    /// At-most-once messages may be missing; no at-least-once message is.
+    /// The session is resumed, but the daemon cannot replay the messages that were lost with the
+    /// last connection. At-most-once messages may be missing; no at-least-once message is.
     Missed {
         /// The reason.
         why: String,
@@ -334,8 +335,8 @@ pub enum Event {
     Ended(Ended),
 }
 
-/// The state of a client, as in docs/PROTOCOL.md, section 15. While nobody reads the events, those
-/// of attempts to connect are merged into the last.
+/// The state of a client, as in docs/PROTOCOL.md, section 15. Unread events about attempts to
+/// connect are merged into the last one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectionState {
     /// No connection is attempted: [`Event::Ended`] follows.
@@ -393,7 +394,7 @@ impl Ended {
         self.code() == Some(code)
     }
 
-    /// The code with which the daemon ended the connection.
+    /// The code that the daemon ended the connection with.
     #[must_use]
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
@@ -403,7 +404,7 @@ impl Ended {
         }
     }
 
-    /// Whether the daemon seems to be about to end: a killed process accepts connections until the
+    /// Whether the daemon is probably about to end: a killed process accepts connections until the
     /// system has closed its listener, and they end at once.
     #[must_use]
     pub fn is_of_ending_daemon(&self) -> bool {

@@ -38,8 +38,8 @@ use serde::Serialize;
 use std::borrow::Cow;
 use subscriptions::{Request, SUBSCRIPTIONS_MAX, Subscriptions};
 
-/// The longest wait of a [local](Settings::local) client whose connection is lost, before jitter.
-/// Such a client makes at least one attempt a second.
+/// The longest wait of a disconnected [local](Settings::local) client, before jitter. Such a client
+/// makes at least one attempt a second.
 const LOCAL_WAIT_MS_MAX: u64 = 800;
 
 /// The most attempts to connect in one cycle.
@@ -48,7 +48,7 @@ const ATTEMPTS_MAX: u32 = 10;
 /// The time for the daemon to send WELCOME.
 const WELCOME_MS: u64 = 10_000;
 
-/// The duration after which a connection counts as steady: its end begins a new cycle of attempts.
+/// The minimum duration of a steady connection. The end of one begins a new cycle of attempts.
 const STEADY_MS: u64 = 10_000;
 
 /// The time for the daemon to answer RESUME. Until then, deliveries are held back.
@@ -70,7 +70,8 @@ pub struct Session {
     /// The newest resume token, which is good for one return. The session repeats the token until
     /// the daemon has answered, since HELLO or WELCOME can be lost.
     token: Option<String>,
-    /// The key by which the daemon knows a guest again, so that a SEND that it repeats is one.
+    /// The key that identifies a guest after a reconnect, so that the daemon recognizes a repeated
+    /// SEND.
     guest_key: Option<String>,
     /// The session of the last WELCOME.
     session_id: String,
@@ -165,7 +166,7 @@ impl Session {
         self.joined
     }
 
-    /// The moment at which the session needs [`Input::Tick`].
+    /// The moment when the session needs [`Input::Tick`].
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
         match self.phase {

@@ -29,12 +29,12 @@ pub struct Settings {
     pub capabilities: Capabilities,
     /// The key of the name, if the owner has set one, or the operator's.
     pub key: Option<Secret>,
-    /// The key that an agent and its companions share, or the one that a bridge is known by.
+    /// The key that an agent and its companions share, or the one that identifies a bridge.
     pub companion_key: Option<Secret>,
     /// The program that an agent runs, for people. The daemon keeps at most
     /// [`PROGRAM_BYTES_MAX`](protocol::payload::PROGRAM_BYTES_MAX) bytes.
     pub program: Option<String>,
-    /// The directory in which the program was started, for people. The daemon keeps at most
+    /// The program's initial working directory, for people. The daemon keeps at most
     /// [`DIRECTORY_BYTES_MAX`](protocol::payload::DIRECTORY_BYTES_MAX) bytes.
     pub directory: Option<String>,
     /// The number of attempts before [`Client::join`](super::Client::join) fails, 1 by default. The
@@ -47,15 +47,15 @@ pub struct Settings {
     /// least once a second without end. After an ERROR it still waits as docs/PROTOCOL.md, section
     /// 15, says.
     pub local: bool,
-    /// The pause after each read from the daemon; none by default. With one, a client that gets
-    /// many messages gets them late by as much, and uses less of the processor.
+    /// The pause after each read from the daemon; none by default. With a pause, a client that gets
+    /// many messages gets them later by up to the pause, and uses less of the processor.
     pub read_pause: Duration,
     /// A callback for each attempt to reconnect that finds no listener, such as one that starts a
     /// daemon.
     pub when_absent: Option<WhenAbsent>,
 }
 
-/// A callback for when the daemon is gone. The client's thread calls it, so it must return at once.
+/// A callback for an absent daemon. The client's thread calls it, so it must return at once.
 #[derive(Clone)]
 pub struct WhenAbsent(pub Arc<dyn Fn() + Send + Sync>);
 

@@ -14,7 +14,7 @@ use protocol::{
 };
 use std::{borrow::Cow, io};
 
-/// The time after which a wait for one event fails, since a test would hang otherwise.
+/// The timeout of a wait for one event, so that a test does not hang.
 const WATCHDOG: Duration = Duration::from_secs(300);
 
 /// A daemon whose messages a test scripts.
@@ -110,7 +110,7 @@ impl Daemon {
     }
 }
 
-/// A client that is joining, and the daemons at the other end of its connections.
+/// A client that is joining, and the daemons that accept its connections.
 fn joining() -> (JoinHandle<Result<Client, ClientError>>, Receiver<Daemon>) {
     let (sender, daemons) = bounded(16);
     let connect = move || {

@@ -18,7 +18,7 @@ use std::{
     mem,
 };
 
-/// The unwritten bytes from which on the channels wait.
+/// The number of unwritten bytes that makes the channels wait.
 const UNWRITTEN_BYTES: usize = 256 * 1024;
 
 /// Whether clients share a connection.
@@ -40,7 +40,8 @@ pub(super) struct SharedConnection {
     pub(super) down: Option<(String, bool)>,
     /// Bytes for the connection.
     pub(super) unwritten: Vec<u8>,
-    /// The channel to which the next bytes in `unwritten` belong, and the next frames that arrive.
+    /// The channel of the next bytes in `unwritten`, and the channel of the next frames that
+    /// arrive.
     selected: u32,
     arriving: u32,
     /// The highest number of a channel so far.
@@ -87,7 +88,7 @@ impl SharedConnection {
         self.unwritten.len() < UNWRITTEN_BYTES
     }
 
-    /// Appends the frames of a channel for which it has credit.
+    /// Appends the frames that a channel has credit for.
     pub(super) fn append(&mut self, channel: &mut ChannelPath, unsent: &mut VecDeque<Vec<u8>>) {
         while self.has_room()
             && let Some(frame) = unsent.front()
@@ -248,7 +249,7 @@ impl Clients {
         }
     }
 
-    /// Passes a frame to its client. What comes for a channel that has ended here is ignored.
+    /// Passes a frame to its client. A frame for a channel that has ended here is ignored.
     fn channel_frame(&mut self, number: u32, content: &[u8]) {
         let Some((key, channel)) = self.channel(number) else { return };
         if !channel.receive.spend(content) {
@@ -259,7 +260,8 @@ impl Clients {
         self.grant(key);
     }
 
-    /// Lets the daemon send more in a client's channel, if that is worth a frame: what was taken.
+    /// Lets the daemon send more in a client's channel, as much as the owner has taken, if that is
+    /// worth a frame.
     pub(super) fn grant(&mut self, key: ClientKey) {
         let (Shared::Open(shared), Some(client)) = (&mut self.shared, self.clients.get_mut(&key))
         else {

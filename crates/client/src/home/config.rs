@@ -1,4 +1,4 @@
-//! config.toml: the settings of a home: of its daemon, and of its agents' terminals.
+//! config.toml: the settings of a home's daemon and of its agents' terminals.
 
 use crate::home::{
     error::{ConfigError, is_absent},
@@ -15,7 +15,7 @@ use std::{fmt, path::Path};
 /// The file's name in the home directory.
 pub const FILE: &str = "config.toml";
 
-/// The lock file in the home directory, whose lock a daemon holds as long as it runs.
+/// The lock file in the home directory. A running daemon holds its lock.
 pub const LOCK_FILE: &str = "daemon.lock";
 
 const HOUR_MS: u64 = 3_600_000;
@@ -26,15 +26,14 @@ const DAY_MS: u64 = 24 * HOUR_MS;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The endpoint at which the daemon listens.
+    /// The daemon's endpoint.
     #[serde(deserialize_with = "non_empty_text")]
     pub endpoint: Option<String>,
     /// What an accepted message survives. `"process"`: a crash or a kill of the daemon. `"disk"`: a
     /// power failure, too.
     #[serde(deserialize_with = "durability")]
     pub durability: Durability,
-    /// The longest frame in bytes, without its length prefix: a message with all that belongs to
-    /// it.
+    /// The longest frame in bytes, without its length prefix: a message with its metadata.
     #[serde(deserialize_with = "whole_number::<_, { 4 << 10 }, { 64 << 20 }>")]
     pub max_frame_bytes: u64,
     /// The silence after which a client gets a PING. After twice as long again, it is disconnected.
@@ -43,10 +42,10 @@ pub struct Config {
     /// The longest time from a connection to its HELLO, the client's first frame.
     #[serde(deserialize_with = "whole_number::<_, 100, HOUR_MS>")]
     pub handshake_timeout_ms: u64,
-    /// The time for which an agent's session waits for the agent's return after a disconnect.
+    /// How long an agent's session waits for the agent's return after a disconnect.
     #[serde(deserialize_with = "whole_number::<_, 0, { 30 * DAY_MS }>")]
     pub resume_window_ms: u64,
-    /// The time to live of a message that states none: for so long it waits for its recipient.
+    /// The time to live of a message that states none: how long it waits for its recipient.
     #[serde(deserialize_with = "whole_number::<_, 1_000, { 365 * DAY_MS }>")]
     pub default_ttl_ms: u64,
     /// The time to live of a message to an agent of another machine that states none. That agent
@@ -61,7 +60,7 @@ pub struct Config {
     /// about half of what others leave of this.
     #[serde(deserialize_with = "whole_number::<_, { 4 << 10 }, { 4 << 30 }>")]
     pub queue_max_bytes: u64,
-    /// The most delivered messages that a session retains, which an agent may request again after
+    /// The most delivered messages that a session retains. An agent may request them again after
     /// its return.
     #[serde(deserialize_with = "whole_number::<_, 0, 1_000_000>")]
     pub replay_messages: u64,
@@ -87,12 +86,12 @@ pub struct Config {
     pub store_max_bytes: u64,
     /// Whether a terminal's title shows the agent's state and name, before the program's own title.
     pub title: bool,
-    /// How you are notified when an agent that you do not look at waits for you, has finished, or
-    /// has written to you: by the terminal's bell, a sequence that some terminals show as a
+    /// How you are notified when an agent that you are not looking at waits for you, has finished,
+    /// or has written to you: by the terminal's bell, a sequence that some terminals show as a
     /// notification, or a command, where `{agent}` stands for the name and `{text}` for what has
     /// happened; without these, the whole sentence is its last argument.
     pub notify: Notify,
-    /// Whether an agent CLI goes on when its terminal is closed. `"detach"`: it goes on in the
+    /// Whether an agent CLI continues when its terminal is closed. `"detach"`: it continues in the
     /// background, and `attach` shows it. `"end"`: it ends, and `run` has no key that detaches.
     pub on_hangup: OnHangup,
     /// Whether two agents that edit the same file within ten minutes are told of each other, and
@@ -100,10 +99,10 @@ pub struct Config {
     pub collisions: bool,
 }
 
-/// Whether an agent CLI goes on when its terminal is closed.
+/// Whether an agent CLI continues when its terminal is closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnHangup {
-    /// The agent goes on in the background.
+    /// The agent continues in the background.
     #[default]
     Detach,
     /// The agent ends.
@@ -248,7 +247,7 @@ mod tests {
         assert_eq!(parse(text).unwrap_err().to_string(), words);
     }
 
-    /// A number's key, its smallest and largest value, and its field.
+    /// The key of a number, its bounds, and its field.
     type Number = (&'static str, u64, u64, fn(&Config) -> u64);
 
     const NUMBERS: [Number; 14] = [

@@ -83,7 +83,7 @@ impl HomeOptions {
         self.context_with(home, config, warning)
     }
 
-    /// Returns the context of a daemon, or of a command that causes a later start of a daemon.
+    /// Returns the context of a daemon, or of a command that has a daemon started later.
     ///
     /// # Errors
     /// As [`context`](Self::context)'s; and if config.toml is broken.
@@ -138,8 +138,8 @@ fn service_in(home: &Path) -> Result<Option<Service>, HomeError> {
     Ok(Some(service))
 }
 
-/// Reads the endpoint of the daemon that has the home. Once that daemon has ended, a daemon of
-/// another home may listen there.
+/// Reads the endpoint of the daemon that has the home. After that daemon's end, a daemon of another
+/// home may use the endpoint.
 fn endpoint_left_in(home: &Path) -> Result<Option<String>, HomeError> {
     let path = home.join(ENDPOINT_FILE);
     let text = match fs::read_to_string(&path) {
@@ -228,7 +228,7 @@ impl Context {
         }
     }
 
-    /// Reports whether a daemon holds the lock of this home, at whichever endpoint it listens.
+    /// Reports whether a daemon holds the lock of this home, whatever its endpoint.
     ///
     /// # Errors
     /// If the lock cannot be read.
@@ -236,7 +236,7 @@ impl Context {
         is_locked(&self.home)
     }
 
-    /// Reads again the endpoint in the home, where a daemon may have written it since.
+    /// Reads the endpoint file of the home again, since a daemon may have written it.
     ///
     /// # Errors
     /// If the file cannot be read.

@@ -4,7 +4,7 @@ use crate::home::service::Service;
 use platform::{endpoint::Endpoint, paths, transport::Listener};
 use std::path::Path;
 
-/// The file in which a daemon writes its endpoint, in the home directory.
+/// The file in the home directory that contains the daemon's endpoint.
 pub const ENDPOINT_FILE: &str = "endpoint";
 
 /// The sources of the daemon's endpoint, in order of precedence.
@@ -18,15 +18,14 @@ pub struct EndpointSources {
     pub config: Option<String>,
     /// service.toml, if a service is installed for this user.
     pub service: Option<Service>,
-    /// `<home>/endpoint`, which the daemon wrote that has the home.
+    /// The content of `<home>/endpoint`, written by the home's daemon.
     pub left: Option<String>,
-    /// The home's default endpoints, in the order in which they are tried.
+    /// The home's default endpoints, in the order of attempts.
     pub defaults: Vec<String>,
 }
 
-/// Returns the endpoints of a home's daemon if nothing names another one, in the order in which
-/// they are tried: in the default home those of the system, unless another user has them, else one
-/// of the home's own.
+/// Returns the endpoints to try for a home's daemon if nothing names another one, in that order:
+/// for the default home the system's, unless another user has them, else one of the home's own.
 #[must_use]
 pub fn default_endpoints(home: &Path) -> Vec<Endpoint> {
     if !is_default(home) {

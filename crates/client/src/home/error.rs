@@ -36,14 +36,14 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// The reason why a home does not tell which daemon is meant, or how to join it.
+/// The reason why a home does not determine its daemon, or how to join it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HomeError {
     /// The reason.
     pub message: String,
     /// The remedy.
     pub hint: Option<String>,
-    /// Whether an option, or a variable in its place, is malformed.
+    /// Whether an option, or the variable that replaces it, is malformed.
     pub is_usage: bool,
 }
 
@@ -54,7 +54,7 @@ impl HomeError {
         Self { message, hint: None, is_usage: false }
     }
 
-    /// An error with the message of another one.
+    /// An error with the message of another error.
     #[must_use]
     pub fn because(error: impl fmt::Display) -> Self {
         Self::new(error.to_string())

@@ -5,11 +5,11 @@ use platform::peer::User;
 use protocol::secret::Secret;
 use std::{env, ffi::OsString, io, path::PathBuf};
 
-/// The name of the agent that this process runs in. Its commands act as that agent. It is set for
-/// a wrapped command.
+/// The name of the agent around this process. Its commands act as that agent. It is set for a
+/// wrapped command.
 pub const AGENT: &str = "AGENT_RELAY_AGENT";
 
-/// The file with the key that the agent's commands show. It is set for a wrapped command.
+/// The file with the key that the agent's commands send. It is set for a wrapped command.
 pub const KEY_FILE: &str = "AGENT_RELAY_KEY_FILE";
 
 /// The paths of the operator's key, which the daemon makes at its first start.

@@ -1,4 +1,4 @@
-//! The known word that looks most like an unknown one, for "did you mean".
+//! The known word that is most similar to an unknown one, for "did you mean".
 
 /// Returns the word that differs least from `wanted`, or `None` if all words differ too much. A
 /// third of the characters of `wanted` may differ, at least one and at most three. Case does not

@@ -20,7 +20,7 @@ const SHOWN_CHARACTERS_MAX: usize = 40;
 /// Parses the text of a file; `path` is for errors.
 ///
 /// # Errors
-/// If the text is not TOML, or not what `T` expects.
+/// If the text is not TOML, or does not match `T`.
 pub fn parse<'a, T: Deserialize<'a>>(path: &Path, text: &'a str) -> Result<T, ConfigError> {
     let error = |at: Option<usize>, reason| ConfigError {
         path: path.to_owned(),
@@ -55,7 +55,7 @@ enum Location<'a> {
     ValueOf(&'a str),
 }
 
-/// Finds the innermost key at a byte offset, or the key whose value is there.
+/// Finds the innermost key at a byte offset, or the key of the value there.
 fn location_at<'a>(table: &'a DeTable<'_>, offset: usize) -> Option<Location<'a>> {
     table.iter().find_map(|(key, value)| {
         let name = key.get_ref().as_ref();
@@ -109,7 +109,7 @@ fn in_toml(key: &str, expected: &str) -> String {
     }
 }
 
-/// Explains a syntax error. The parser's own message is about what it tried last: for
+/// Explains a syntax error. The parser's message is about the alternative that it tried last: for
 /// `allow = nope` it complains about the float `nan`.
 fn syntax(message: &str) -> String {
     let (problem, expected) = message.split_once(", expected ").unwrap_or((message, ""));

@@ -1,5 +1,5 @@
-//! service.toml: the system service whose daemon serves this home's user from an account of its
-//! own. The service's installation writes the file, and commands use the file to find the service.
+//! service.toml: the system service that runs this user's daemon under a separate account. The
+//! service's installation writes the file, and commands use the file to find the service.
 
 use crate::home::{
     error::{ConfigError, is_absent},

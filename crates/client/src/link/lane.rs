@@ -1,5 +1,5 @@
-//! The writing half of the daemon's end: direct writes while the writer thread is idle, else a
-//! hand-over to it.
+//! The writing half of the daemon's end: writes directly while the writer thread is idle, and hands
+//! over to it otherwise.
 //!
 //! The thread that routes writes to a client's stream itself, without blocking, while the client's
 //! writer thread has nothing to write. Bytes that the system does not take at once are handed over
@@ -15,7 +15,8 @@ use std::{
     mem,
 };
 
-/// The stack of a thread that reads frames and may route, or writes; there are two for each client.
+/// The stack size of a thread that reads frames and may route, or that writes. There are two for
+/// each client.
 pub const STACK_BYTES: usize = 256 * 1024;
 
 /// The largest capacity of a spare buffer, and the most bytes of all spare buffers.
@@ -37,7 +38,7 @@ pub trait Wire {
     fn hand_over(&mut self, bytes: Vec<u8>) -> io::Result<Result<(), Vec<u8>>>;
 }
 
-/// Empty buffers that lanes share: a lane has one only while it has something to write.
+/// Empty buffers that lanes share: a lane takes one only while it has something to write.
 #[derive(Debug, Default)]
 pub struct SpareBuffers {
     buffers: Vec<Vec<u8>>,

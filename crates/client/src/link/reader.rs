@@ -21,10 +21,11 @@ use std::{
 /// The length up to which a half-read frame is allowed, however much memory all readers hold.
 pub const LONG_BYTES: usize = 16 * 1024;
 
-/// A client may have the free bytes divided by this number outside the router.
+/// The divisor of a client's share: outside the router, it may have this fraction of the free
+/// bytes.
 const SHARES: usize = 16;
 
-/// The least bytes that are read at once, however little is free.
+/// The minimum size of a read, even if little memory is free.
 const READ_BYTES_MIN: usize = 4 * 1024;
 
 /// The time without input after which a reader's buffer shrinks.
@@ -66,7 +67,7 @@ impl ReadQuota {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Raises the quota to this number of bytes.
+    /// Raises the quota to `bytes_max`.
     pub fn raise(&self, bytes_max: usize) {
         let mut state = self.state.lock();
         state.bytes_max = state.bytes_max.max(bytes_max);
@@ -84,13 +85,13 @@ impl ReadQuota {
         drop(self.wait_while(|state| state.bytes_max <= bytes_max));
     }
 
-    /// Waits until all frames are handled, or those that are not hold at most a share of what is
-    /// free.
+    /// Waits until all frames are handled, or the unhandled ones hold at most a share of the free
+    /// bytes.
     pub fn await_share(&self, buffered: &BufferedBytes) {
         drop(self.wait_while(|state| state.used > buffered.share()));
     }
 
-    /// Waits while frames are not handled, and this holds.
+    /// Waits while there are unhandled frames and `holds` is true.
     fn wait_while(&self, holds: impl Fn(&QuotaState) -> bool) -> MutexGuard<'_, QuotaState> {
         let mut state = self.state.lock();
         while !state.is_lifted && state.used > 0 && holds(&state) {
@@ -104,7 +105,7 @@ impl ReadQuota {
     pub fn release(&self, bytes: usize) {
         let mut state = self.state.lock();
         state.used -= bytes;
-        // A reader is woken once it can read much, since each wake-up costs more than a frame.
+        // A reader is woken only when it can read much, since a wake-up costs more than a frame.
         if state.is_waiting && state.used <= state.bytes_max / 2 {
             state.is_waiting = false;
             self.changed.notify_one();
@@ -118,8 +119,8 @@ impl ReadQuota {
     }
 }
 
-/// A count of the bytes outside the router: in half-read frames, and in frames that wait for their
-/// client's turn. The more there are, the less may a client have there before more of it is read.
+/// A count of the bytes outside the router, in half-read frames and in frames that wait for their
+/// client's turn. The higher it is, the less a client may have there before reading from it pauses.
 #[derive(Clone, Debug)]
 pub struct BufferedBytes {
     bytes: Arc<AtomicUsize>,
@@ -146,8 +147,8 @@ impl BufferedBytes {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// The bytes that a client may have here before more of it is read: a part of what is free. So
-    /// however many clients fill theirs, others find something free.
+    /// The bytes that a client may have here before reading from it pauses. It is a fraction of the
+    /// free bytes, so that some stay free for others however many clients use their share.
     #[must_use]
     pub fn share(&self) -> usize {
         self.bytes_max.saturating_sub(self.bytes()) / SHARES
@@ -164,9 +165,9 @@ impl BufferedBytes {
     }
 }
 
-/// The long half-read frames of all readers. If they hold too much memory together, a reader is
-/// chosen to end: of the process that holds most, the one that holds most. Until it has ended, other
-/// long frames wait. Readers whose peer is not known yet have a part of their own.
+/// The long half-read frames of all readers. If they hold too much memory together, the process
+/// that holds most is found, and its reader that holds most has to end. Until it has ended, other
+/// long frames wait. Readers with unknown peers have a separate limit.
 #[derive(Clone, Debug)]
 pub struct HalfRead {
     bytes_max: usize,
@@ -185,7 +186,7 @@ struct SharedFrames {
 struct Parts {
     of_strangers: LongFrames,
     of_known: LongFrames,
-    /// The readers whose peer is known.
+    /// The readers with known peers.
     known: BTreeSet<u64>,
 }
 
@@ -248,7 +249,7 @@ impl LongFrames {
 }
 
 impl Parts {
-    /// Returns the frames among which a reader's counts.
+    /// Returns the group of frames that a reader belongs to.
     fn of(&mut self, reader: u64) -> &mut LongFrames {
         match self.known.contains(&reader) {
             true => &mut self.of_known,
@@ -258,24 +259,24 @@ impl Parts {
 }
 
 impl HalfRead {
-    /// A limit of this number of bytes, and one for readers whose peer is not known yet.
+    /// Makes a limit of `bytes_max`, and a separate one for readers with unknown peers.
     #[must_use]
     pub fn new(bytes_max: usize, strangers_bytes_max: usize) -> Self {
         Self { bytes_max, strangers_bytes_max, shared: Arc::default() }
     }
 
-    /// Notes that the peer of a reader is known from now on.
+    /// Notes that a reader's peer is known from now on.
     pub fn admit(&self, reader: u64) {
         let mut parts = self.shared.parts.lock();
         let frame = parts.of(reader).remove(reader);
         parts.known.insert(reader);
-        // If the known readers now hold too much, the next byte of one of them shows it.
+        // If the known readers now hold too much, that is noticed at the next byte of one of them.
         parts.of(reader).add(reader, frame, usize::MAX);
         self.shared.changed.notify_all();
     }
 
-    /// Sets the memory that a reader's long half-read frame holds, and 0 for a short one. Returns
-    /// the reader that has to end, if any: none if the memory has not grown.
+    /// Sets the memory that a reader's long half-read frame holds, or 0 for a short one. Returns
+    /// the reader that has to end, if any. If the memory has not grown, none has to.
     fn set(&self, reader: u64, pid: Option<u32>, bytes: usize) -> Option<u64> {
         let mut parts = self.shared.parts.lock();
         let bytes_max = self.bytes_max_of(reader, &parts);
@@ -287,7 +288,7 @@ impl HalfRead {
         victim
     }
 
-    /// Waits while others have to end, and hold too much until then.
+    /// Waits while others have to end and still hold too much.
     fn await_ended(&self, reader: u64) {
         let waits = |parts: &mut Parts| {
             let bytes_max = self.bytes_max_of(reader, parts);
@@ -296,7 +297,7 @@ impl HalfRead {
         self.shared.changed.wait_while(&mut self.shared.parts.lock(), waits);
     }
 
-    /// Returns the limit of the frames among which a reader's counts.
+    /// Returns the limit of the group that a reader belongs to.
     fn bytes_max_of(&self, reader: u64, parts: &Parts) -> usize {
         if parts.known.contains(&reader) { self.bytes_max } else { self.strangers_bytes_max }
     }
@@ -306,7 +307,7 @@ impl HalfRead {
         self.shared.parts.lock().known.remove(&reader);
     }
 
-    /// Returns the violation of a reader that has to end.
+    /// Returns the violation of a reader that was chosen to end.
     #[must_use]
     pub fn violation(&self, reader: u64) -> Violation {
         let parts = self.shared.parts.lock();
@@ -323,20 +324,20 @@ impl HalfRead {
 /// The options of a reader.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// The reader's number, which differs from those of all others with the same `half_read`.
+    /// The reader's number, unique among readers with the same `half_read`.
     pub reader: u64,
     /// The process at the other end, if the system tells it.
     pub pid: Option<u32>,
     /// The longest frame accepted.
     pub frame_bytes_max: usize,
-    /// The count to which the bytes of half-read frames are added.
+    /// The counter for the bytes of half-read frames.
     pub buffered: BufferedBytes,
     /// The half-read frames of all readers.
     pub half_read: HalfRead,
 }
 
 impl Reading {
-    /// Options of a reader with a count of its own.
+    /// Options of a reader with a separate count.
     #[must_use]
     pub fn new(frame_bytes_max: usize) -> Self {
         let (buffered, half_read) =
@@ -345,10 +346,10 @@ impl Reading {
     }
 }
 
-/// Reads until the stream ends, its bytes are not frames, or `take` breaks.
+/// Reads until the stream ends, invalid frames arrive, or `take` breaks.
 ///
 /// All whole frames of one read are passed to `take` together. `evict` is called with the number of
-/// another reader whose half-read frame holds too much memory.
+/// another reader that has to end because its half-read frame holds too much memory.
 pub fn read_frames(
     stream: &Stream,
     reading: &Reading,
@@ -419,8 +420,7 @@ fn await_input(stream: &Stream, decoder: &mut Decoder, share: &mut Share<'_>) ->
     }
 }
 
-/// The memory of a reader's decoder as it is counted, which ends with the reader, also if it
-/// panics.
+/// The counted memory of a reader's decoder. It is released when the reader ends, even by a panic.
 struct Share<'a> {
     reading: &'a Reading,
     held: usize,
@@ -469,7 +469,7 @@ impl Drop for Share<'_> {
 mod tests {
     use super::*;
 
-    /// Sets the bytes of a reader that is a process of its own.
+    /// Sets the bytes of a reader in a process of its own.
     fn set(half_read: &HalfRead, reader: u64, bytes: usize) -> Option<u64> {
         half_read.set(reader, Some(reader as u32), bytes)
     }

@@ -24,14 +24,14 @@ pub(super) struct Answers {
 struct StoredAnswer {
     delivery_id: String,
     frame: Vec<u8>,
-    /// The end of the time in which the asking agent may wait for the answer.
+    /// The end of the time that the asking agent may wait for the answer.
     until: Moment,
     /// Whether the answer was written to a connection.
     is_sent: bool,
 }
 
 impl Answers {
-    /// Handles a new connection: sends every stored answer whose question may still be open.
+    /// Handles a new connection: sends every stored answer to a question that may still be open.
     pub(super) fn connected(&mut self, now: Moment, frame_bytes_max: usize, out: &mut Vec<Output>) {
         self.frame_bytes_max = Some(frame_bytes_max);
         for answer in std::mem::take(&mut self.answers) {

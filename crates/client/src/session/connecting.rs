@@ -12,7 +12,7 @@ use protocol::{
     payload::{Auth, Bye, Hello, SessionClaim},
 };
 
-/// The number of times that a local client's wait doubles.
+/// The maximum number of doublings of a local client's wait.
 const LOCAL_WAITS_MAX: u32 = 3;
 
 impl Session {
@@ -65,8 +65,8 @@ impl Session {
         self.back_off(now, wait_ms, why, out);
     }
 
-    /// Handles an ERROR that ended the connection and may pass, or a violation of the protocol by
-    /// the daemon. The cycle of attempts continues, even for a local client.
+    /// Handles an ERROR that ended the connection and may be temporary, or a violation of the
+    /// protocol by the daemon. The cycle of attempts continues, even for a local client.
     pub(super) fn rejected(&mut self, now: Now, why: String, out: &mut Vec<Output>) {
         if self.end_connection(now, out) {
             self.try_again(now, why, 0, out);
@@ -132,7 +132,7 @@ impl Session {
         out.push(Output::Event(Event::Ended(ended)));
     }
 
-    /// Ends the connection, if there is one, in every part of the session.
+    /// Tells every part of the session that the connection has ended.
     fn drop_connection(&mut self, out: &mut Vec<Output>) {
         if matches!(self.phase, Phase::Handshaking { .. } | Phase::Ready { .. }) {
             out.push(Output::HangUp);

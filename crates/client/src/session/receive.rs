@@ -14,8 +14,8 @@ use protocol::{
 };
 use std::collections::VecDeque;
 
-/// The time after which the daemon may redeliver a delivery that was returned because too many
-/// others are unacknowledged.
+/// The delay before the daemon may redeliver a delivery that was returned because too many others
+/// are unacknowledged.
 const FULL_RETRY_MS: u64 = 1000;
 
 impl Session {
@@ -80,7 +80,7 @@ impl Session {
         let is_agent = self.settings.mode.agent().is_some();
         self.token = Some(welcome.resume_token.clone()).filter(|_| is_agent);
         self.session_id.clone_from(&welcome.session_id);
-        // The daemon keeps a session's messages only for a client whose HELLO asked for that.
+        // The daemon keeps a session's messages only if the client's HELLO asked for that.
         let is_resumable = welcome.capabilities.resume && self.settings.capabilities.resume;
         let held_back = self.resume.welcome(is_resumable, is_same_session);
         let frame_bytes_max = usize::try_from(welcome.server.max_frame_bytes).unwrap_or(usize::MAX);
@@ -302,7 +302,7 @@ impl Session {
                 self.last_failure = LastFailure::Refused(code);
                 self.rejected(now, format!("{} ({})", error.message, error.code), out);
             }
-            // The client that has the name may leave.
+            // The other client with this name may leave.
             Some(ErrorCode::NameInUse) if self.next_cycle_after().is_some() => {
                 out.push(Output::Event(Event::Error(error.clone())));
                 self.end_cycle(now, Ended::Error(error), out);

@@ -1,9 +1,9 @@
 //! The state for resuming a session: the position in each stream, and the deliveries held back
 //! until the daemon has answered RESUME.
 //!
-//! Between WELCOME and that answer, deliveries arrive that are later than some that were lost with
-//! the last connection, so they are held back. After SYNC, the daemon replays everything above the
-//! positions in RESUME, so held-back deliveries above them are dropped.
+//! Deliveries that arrive between WELCOME and that answer are held back, since they may be later
+//! than some that were lost with the last connection. After SYNC, the daemon replays everything
+//! above the positions in RESUME, so held-back deliveries above them are dropped.
 
 use crate::message::Delivery;
 use protocol::{
@@ -16,9 +16,9 @@ use std::{
     mem,
 };
 
-/// The number of streams whose positions are remembered. Beyond that number, the stream that was
-/// silent longest is forgotten: RESUME leaves it out, and its lost at-most-once messages stay lost.
-/// At-least-once messages are redelivered anyway.
+/// The number of remembered stream positions. Beyond it, the stream that was silent longest is
+/// forgotten: RESUME omits it, and its lost at-most-once messages stay lost. At-least-once messages
+/// are redelivered anyway.
 const STREAMS_MAX: usize = 1024;
 
 /// The bytes of a RESUME besides its streams.
@@ -64,8 +64,8 @@ struct Request {
 
 impl ResumeState {
     /// Handles WELCOME. `granted` says whether the daemon keeps messages while this client is away,
-    /// `resumed` whether the session continues. Returns deliveries held back for a session that is
-    /// over.
+    /// `resumed` whether the session continues. Returns the deliveries that were held back for a
+    /// session that has ended.
     pub(super) fn welcome(&mut self, granted: bool, resumed: bool) -> VecDeque<Delivery> {
         self.granted = granted;
         if granted && resumed {
@@ -155,7 +155,8 @@ impl ResumeState {
     }
 
     /// Handles SYNC: drops the held-back deliveries that the daemon replays, and returns the rest.
-    /// A stream whose sender the daemon has forgotten has the number 0 in SYNC and is not replayed.
+    /// If the daemon has forgotten a stream's sender, the stream has the number 0 in SYNC and is
+    /// not replayed.
     pub(super) fn synced(&mut self, sync: &SyncInfo) -> VecDeque<Delivery> {
         let mut rest = self.release();
         rest.retain(|delivery| {
@@ -177,8 +178,8 @@ impl ResumeState {
         self.release()
     }
 
-    /// Handles the loss of the connection. Deliveries stay held back until it is known whether the
-    /// next connection resumes the session.
+    /// Handles the loss of the connection. Deliveries stay held back until the next connection has
+    /// resumed the session or not.
     pub(super) fn disconnected(&mut self) {
         self.request = None;
     }

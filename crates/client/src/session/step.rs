@@ -1,4 +1,4 @@
-//! The values that go into one step of a session and come out of it.
+//! The input and the outputs of one step of a session.
 
 use crate::message::{Event, Forwarded, Outgoing, Reply, SendId};
 use protocol::{code::NackCode, payload::Nack};
@@ -21,14 +21,14 @@ pub enum Input<'a> {
     Frame(&'a [u8]),
     /// The connection ended, for this reason.
     Disconnected(String),
-    /// The application sends a message; its weight comes back as [`Output::Released`].
+    /// The application sends a message; [`Output::Released`] will return its weight.
     Send(SendId, Outgoing, usize),
     /// The application passes on a message, as in [`Input::Send`].
     Forward(Forwarded, usize),
     /// The application acknowledges a delivery, given by its id.
     Acknowledge(String),
-    /// The application answers a question, which also acknowledges its delivery. The answer's
-    /// weight comes back as [`Output::Released`].
+    /// The application answers a question, which also acknowledges its delivery.
+    /// [`Output::Released`] will return its weight.
     Answer(Reply, usize),
     /// The application returns a delivery.
     Return(Nack),
@@ -67,8 +67,8 @@ impl Output {
         Self::Event(Event::Refused { send_id: SendId(nack.ack_id.clone()), nack })
     }
 
-    /// The refusal of a message or an answer (`subject`) whose frame is longer than the
-    /// connection's frames may be.
+    /// The refusal of a message or an answer (`subject`) that does not fit into the connection's
+    /// frames.
     pub(super) fn too_large(id: String, subject: &str, bytes: usize, bytes_max: usize) -> Self {
         let why = format!(
             "the {subject} takes {bytes} bytes; the daemon's max_frame_bytes is {bytes_max}"

@@ -1,4 +1,4 @@
-//! Subscriptions: the patterns that the application wants, and what the daemon has confirmed.
+//! Subscriptions: the patterns that the application wants, and those that the daemon has confirmed.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,9 +25,9 @@ struct Subscription {
 /// The progress of telling the daemon about a subscription or its end.
 #[derive(Debug, PartialEq, Eq)]
 enum State {
-    /// The request has to be sent to the daemon.
+    /// The request has not been sent yet.
     Unsent,
-    /// The request with this id is without an answer.
+    /// The request with this id is unanswered.
     Sent(String),
     /// The daemon has confirmed the subscription.
     Confirmed,
@@ -103,7 +103,7 @@ impl Subscriptions {
         }
     }
 
-    /// Handles a new session, in which the daemon knows no subscription.
+    /// Handles a new session: the daemon has no subscriptions for it.
     pub(super) fn new_session(&mut self) {
         self.patterns.retain(|_, subscription| subscription.wanted);
         for subscription in self.patterns.values_mut() {

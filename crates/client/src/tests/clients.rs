@@ -29,7 +29,7 @@ impl Scripted {
         Self { daemons, daemon: None, sending: OWN, arriving: OWN }
     }
 
-    /// Accepts a connection, in place of the one before.
+    /// Accepts a connection, which replaces the earlier one.
     fn accept(&mut self) -> Daemon {
         (self.sending, self.arriving) = (OWN, OWN);
         self.daemons.recv_timeout(WATCHDOG).expect("a connection is opened")

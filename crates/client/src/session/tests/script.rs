@@ -1,5 +1,5 @@
-//! Transcripts of the session: one text in which unindented lines are inputs of the session and
-//! indented ones its outputs.
+//! Transcripts of the session: a text with the session's inputs as unindented lines and its outputs
+//! as indented ones.
 //!
 //! `UPDATE_EXPECT=1` writes the outputs. Most tests begin with a session that has joined. Inputs:
 //!
