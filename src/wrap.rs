@@ -101,14 +101,14 @@ const SIZE_DETACHED: Size = Size { rows: 40, cols: 120 };
 /// daemon survive this process. But an urgent message can overtake only messages that are here.
 const INFLIGHT_MAX: u64 = 256;
 
-/// The time for which the marks of an inner `run` may contradict the foreground.
+/// How long the marks of an inner `run` may contradict the foreground.
 const CONTRADICTION_MS: u64 = if pty::MAY_SWALLOW_SEQUENCES { 50 } else { 1000 };
 
 /// The pause after ten attempts to reconnect that the daemon answered with an ERROR, or after one
 /// that it answered with NAME_IN_USE.
 const NEXT_CYCLE_MS: u64 = 30_000;
 
-/// The argument with which an Agent Relay executable runs as the agent of the demonstration.
+/// The argument that makes an Agent Relay executable run as the agent of the demonstration.
 pub(crate) const DEMO_AGENT: &str = "demo-agent";
 
 /// Settings of a wrapper.
@@ -117,7 +117,7 @@ pub(crate) struct Settings {
     pub(crate) name: String,
     /// The key that proves the name, if the name has a key.
     pub(crate) key: Option<Secret>,
-    /// The topics whose messages the agent gets, as patterns.
+    /// The topic patterns that the agent subscribes to.
     pub(crate) topics: Vec<String>,
     /// The command and its arguments.
     pub(crate) command: Vec<OsString>,
@@ -129,16 +129,16 @@ pub(crate) struct Settings {
     pub(crate) server: Option<User>,
     /// A callback for when the daemon no longer listens.
     pub(crate) when_absent: Option<WhenAbsent>,
-    /// The directory for the control endpoint, and for the key with which the agent's own commands
-    /// speak in its name.
+    /// The directory for the control endpoint, and for the key that the agent's own commands
+    /// authenticate with.
     pub(crate) run_directory: PathBuf,
     /// Whether the titles of the agent's terminals show its name and state.
     pub(crate) title: bool,
-    /// The way in which the person is notified.
+    /// The means of notifying the person.
     pub(crate) notify: Notify,
     /// Whether the agent's hooks tell other agents' wrappers of files that it has edited.
     pub(crate) collisions: bool,
-    /// The options of `run` with which the agent is started again.
+    /// The options of `run` for starting the agent again.
     pub(crate) options: Vec<String>,
     /// Whether `restore` has started the agent.
     pub(crate) restored: bool,
@@ -177,10 +177,11 @@ pub(crate) struct Settings {
     pub(crate) requires_control: bool,
     /// Whether the command starts once a terminal has attached, with that terminal's size.
     pub(crate) awaits_terminal: bool,
-    /// The way for an agent CLI to go on without its terminal; `None` to end it with its terminal,
-    /// as every other command.
+    /// The means for an agent CLI to continue without its terminal; `None` to end it with its
+    /// terminal, like every other command.
     pub(crate) background: Option<Background>,
-    /// Shows the person a notice before the command starts, or when it goes on without its terminal.
+    /// Shows the person a notice before the command starts, or when it continues without its
+    /// terminal.
     pub(crate) show_notice: fn(&str),
 }
 
@@ -255,7 +256,7 @@ pub(crate) fn mcp_obstacle(command: &[OsString], recipes: &Book) -> Option<Strin
     handover::obstacle(&recipes.choose(&words, process::SYSTEM, version.as_ref()).name)
 }
 
-/// The end of a command, and what has become of the person's terminal.
+/// The end of a command, and the state of the person's terminal.
 pub(crate) struct Outcome {
     pub(crate) ended: Ended,
     /// Whether the terminal takes no output, so that nothing more may be written to it.
@@ -408,8 +409,8 @@ fn run_joined(
     Ok(finished)
 }
 
-/// Sets and returns the size with which the command's terminal begins. If the command awaits a
-/// terminal, the endpoint is served from here on.
+/// Sets and returns the initial size of the command's terminal. If the command awaits a terminal,
+/// this starts to serve the endpoint.
 fn first_size(
     settings: &Settings,
     name: &str,
@@ -530,7 +531,7 @@ fn prepare(
     Ok(CommandLine { command, env, folder, hooks: given })
 }
 
-/// Returns what the agent's hooks need to reach the wrapper.
+/// Returns the address and key that the agent's hooks use to reach the wrapper.
 fn address(settings: &Settings, name: &str, key: &Secret) -> WrapperAddress {
     WrapperAddress {
         run_directory: settings.run_directory.clone(),
@@ -558,7 +559,8 @@ fn agent_record(settings: &Settings, name: &str, recipe: &str) -> Option<RecordK
     Some(keeper)
 }
 
-/// Returns the overlay of the person's terminal, if there is one, and that of attached terminals.
+/// Returns the overlay of the person's terminal, if there is one, and the overlay of attached
+/// terminals.
 fn overlays(settings: &Settings, name: &str) -> (Option<Overlay>, Overlay) {
     let title = settings.title.then(|| name.to_owned());
     let reports_focus = settings.notify != Notify::Off;
@@ -574,7 +576,7 @@ pub(crate) fn is_terminal_plain() -> bool {
     env::var_os("TERM").is_some_and(|term| term == "dumb" || term == "linux")
 }
 
-/// Writes what a person's terminal gets before the command's output.
+/// Writes the bytes that a person's terminal gets before the command's output.
 fn show_first_bytes(streams: &mut threads::Streams, outer_marks: Option<&InnerMarks>, rows: u16) {
     let Some(overlay) = &streams.overlay else { return };
     let mut bytes = outer_marks.map(InnerMarks::begin).unwrap_or_default().into_bytes();
@@ -607,7 +609,7 @@ fn create(path: &Path) -> Result<File, WrapError> {
     opened.map_err(|why| WrapError::Record { path: path.to_owned(), why })
 }
 
-/// Returns the variables with which the agent's own commands speak in its name.
+/// Returns the variables that the agent's own commands authenticate with.
 fn own_variables(name: &str, endpoint: &str, key_file: &Path) -> [(&'static str, OsString); 3] {
     [
         (home::AGENT, name.into()),
@@ -678,7 +680,7 @@ fn json(message: OutgoingMessage) -> String {
     given.collect::<serde_json::Value>().to_string()
 }
 
-/// Reasons for which a command is not run.
+/// The reasons for not running a command.
 #[derive(Debug)]
 pub(crate) enum WrapError {
     /// The name is not valid.

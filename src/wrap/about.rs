@@ -1,4 +1,4 @@
-//! The program that an agent runs and its directory, as people are told.
+//! The program that an agent runs and its directory, as shown to people.
 
 use super::{Book, Settings, agents, texts};
 use platform::{paths, process};

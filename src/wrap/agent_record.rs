@@ -1,4 +1,4 @@
-//! Records of agents: what it takes to start an agent again, with its own conversation.
+//! Records of agents, for starting an agent again with its own conversation.
 //!
 //! A record has no environment, no key and no prompt. It is written once an agent CLI takes
 //! prompts, and again when its conversation changes and when it ends.
@@ -34,7 +34,7 @@ pub(crate) struct AgentRecord {
     pub(crate) name: String,
     /// The name of the agent's CLI.
     pub(crate) cli: String,
-    /// The directory in which the command runs.
+    /// The command's working directory.
     pub(crate) directory: PathBuf,
     /// The command's program.
     pub(crate) program: String,
@@ -47,8 +47,8 @@ pub(crate) struct AgentRecord {
     pub(crate) conversation: Option<String>,
     /// The time of the start, in milliseconds since 1970.
     pub(crate) started: u64,
-    /// The time at which the CLI ended by itself or was stopped. `None` while the agent runs, and
-    /// after an end that nobody wanted.
+    /// The time when the CLI ended by itself or was stopped. `None` while the agent runs, and after
+    /// an unintended end.
     #[serde(default)]
     pub(crate) ended: Option<u64>,
 }
@@ -87,8 +87,8 @@ impl AgentRecord {
         self.resuming(&self.program, &self.arguments)
     }
 
-    /// Returns the command that goes on with the recorded conversation, with these words of the
-    /// same CLI.
+    /// Returns the command that continues the recorded conversation, with the CLI's given program
+    /// and arguments.
     pub(crate) fn resuming(&self, program: &str, arguments: &[String]) -> Vec<String> {
         let arguments = match resume_of(&self.cli) {
             Some(it) => it.start(&it.kept(arguments), self.conversation.as_deref()),
@@ -112,8 +112,7 @@ fn path(home: &Path, name: &str) -> PathBuf {
     home.join(DIRECTORY).join(format!("{}.json", name.to_ascii_lowercase()))
 }
 
-/// Reads the record of an agent, if there is one. A file that is no record counts as none, with a
-/// line in the log.
+/// Reads the record of an agent, if there is one. An invalid record is logged and ignored.
 pub(crate) fn of(home: &Path, name: &str) -> Option<AgentRecord> {
     let read = records::read(&path(home, name));
     read.inspect_err(|error| tracing::warn!("{error}")).ok().flatten()
@@ -130,8 +129,7 @@ pub(crate) fn is_cut_off(home: &Path, name: &str) -> bool {
     read.is_ok_and(|record| record.is_some_and(|record| record.ended.is_none()))
 }
 
-/// Reads all records, in the order of their names. A file that is no record is left out, with a
-/// line in the log.
+/// Reads all records, in the order of their names. Invalid records are logged and omitted.
 ///
 /// # Errors
 /// If the directory cannot be read.

@@ -25,7 +25,7 @@ const SETTINGS_BYTES_MAX: u64 = 4 << 20;
 
 /// A wrapper that arms a CLI.
 pub(super) struct Wrapper<'a> {
-    /// The way in which its hooks reach it.
+    /// The address that its hooks use.
     pub(super) address: &'a WrapperAddress,
     /// The program, and its first arguments, that run a hook; `None` for a run without hooks.
     pub(super) hook_command: Option<&'a [OsString]>,
@@ -118,7 +118,7 @@ fn settings_text(argument: &str, directory: Option<&Path>) -> Result<String, Una
     read_settings(argument, directory).map_err(|_| Unarmed::Settings)
 }
 
-/// Returns the text of a file of defaults, whose path is relative to `base`; `None` if there is no
+/// Returns the text of a file of defaults. The path is relative to `base`; `None` if there is no
 /// such file.
 pub(super) fn read_if_there(path: &str, base: Option<&Path>) -> Result<Option<String>, Unarmed> {
     match read_settings(path, base) {
@@ -128,11 +128,11 @@ pub(super) fn read_if_there(path: &str, base: Option<&Path>) -> Result<Option<St
     }
 }
 
-/// Reads a file of settings, whose path is relative to the CLI's directory.
+/// Reads a settings file. The path is relative to the CLI's directory.
 fn read_settings(path: &str, directory: Option<&Path>) -> io::Result<String> {
     let path = directory.unwrap_or_else(|| Path::new("")).join(path);
     let mut text = String::new();
-    // What a pipe has can be read once only, by the CLI.
+    // A pipe can be read only once, and the CLI has to read it.
     if !path.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }

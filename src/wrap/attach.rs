@@ -37,7 +37,7 @@ use terminal::{
 /// The longest time until the first snapshot arrives.
 const SNAPSHOT_MS: u64 = 10_000;
 
-/// The time for which the notice stays on the last row.
+/// How long the notice stays on the last row.
 const NOTICE_MS: u64 = 3000;
 
 /// The most bytes of one read, which fit into a frame.
@@ -68,13 +68,13 @@ pub(crate) struct Settings {
     pub(crate) drive: bool,
     /// The key that detaches.
     pub(crate) detach_key: DetachKey,
-    /// Whether the person is told for a moment what the terminal shows, and how to leave it.
+    /// Whether a short notice tells the person what the terminal shows, and how to leave it.
     pub(crate) has_notice: bool,
     /// The person's screen.
     pub(crate) screen: Box<dyn Write>,
 }
 
-/// Reasons for which an attached terminal was left.
+/// The reasons for leaving an attached terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     /// The person detached; the agent keeps running.
@@ -85,7 +85,7 @@ pub(crate) enum Left {
     Stopped,
 }
 
-/// Shows the agent until the person, whose keys are given, detaches or the command ends, and
+/// Shows the agent until the person detaches with one of these keys or the command ends, and
 /// restores the terminal.
 ///
 /// # Errors
@@ -139,9 +139,9 @@ struct AttachedTerminal {
     is_sending: bool,
     /// Whether the first snapshot has come.
     is_shown: bool,
-    /// The moment at which the first snapshot is overdue, or the notice is to be removed.
+    /// The moment when the first snapshot is overdue, or the notice is to be removed.
     due: Option<Moment>,
-    /// The marks for the `run` in which this process is, if it is in one.
+    /// The marks for the `run` around this process, if there is one.
     outer_marks: Option<InnerMarks>,
 }
 

@@ -7,9 +7,9 @@ use platform::{
 };
 use std::{fs::File, thread::JoinHandle};
 
-/// The parts of a wrapper that can go on without its terminal.
+/// The parts of a wrapper that can continue without its terminal.
 pub(crate) struct Background {
-    /// The key with which the person detaches.
+    /// The key that detaches.
     pub(crate) detach_key: DetachKey,
     /// The process that the person's shell waits for.
     pub(crate) front: Front,
@@ -19,7 +19,7 @@ pub(crate) struct Background {
     pub(crate) begin_log: Box<dyn FnOnce() -> Option<File>>,
 }
 
-/// What the wrapper lets go of when it leaves its terminal.
+/// The resources that the wrapper gives up when it leaves its terminal.
 pub(super) struct Leaving {
     pub(super) front: Front,
     pub(super) screen: Screen,
@@ -39,8 +39,8 @@ pub(super) struct Farewell {
 }
 
 impl Leaving {
-    /// Restores the terminal, closes it, and lets the shell go on. Waits until the terminal has
-    /// taken what is written to it. Without a farewell, the terminal is gone.
+    /// Restores the terminal, closes it, and lets the shell continue. Waits until the terminal has
+    /// taken all output. Without a farewell, the terminal is gone.
     pub(super) fn leave(self, farewell: Option<Farewell>) {
         let reset = farewell.as_ref().map(|farewell| &*farewell.reset);
         if let Err(error) = self.screen.close(reset) {

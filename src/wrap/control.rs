@@ -1,4 +1,4 @@
-//! The wrapper's own endpoint, through which a person's commands control one agent.
+//! The wrapper's own endpoint, where a person's commands control one agent.
 //!
 //! `attach`, `hold`, `release`, `stop` and `status` connect to the endpoint with a
 //! [`client::ControlClient`]. In the wrapper, `server` has the threads, and `clients` the state of
@@ -16,7 +16,7 @@ use std::io::{self, Read};
 /// ends. Whatever was read goes no further unless `admit` succeeds.
 ///
 /// # Errors
-/// A sentence, if the bytes are no frames, or one of the functions fails.
+/// A sentence, if the bytes are not frames, or one of the functions fails.
 fn read_frames(
     mut stream: &Stream,
     whose: &str,

@@ -70,14 +70,14 @@ const GRACE_STOP: Duration = Duration::from_millis(2500);
 /// daemon to accept these messages.
 const LAST_MESSAGES_MS: u64 = 2000;
 
-/// The time after which a program that has suspended itself is resumed.
+/// The delay before a program that has suspended itself is resumed.
 const RESUME_MS: u64 = 500;
 
-/// The least time between two looks at the foreground while the command prints.
+/// The minimum interval between two queries of the foreground while the command prints.
 const LOOK_MS: u64 = 2;
 
-/// The time after the start in which the foreground is also looked at while nothing is printed, and
-/// the interval of these looks: a launcher may erase its command line before it prints.
+/// How long after the start the foreground is also queried while nothing is printed, and the
+/// interval of these queries: a launcher may erase its command line before it prints.
 const START_MS: u64 = 2000;
 const START_LOOK_MS: u64 = 5;
 
@@ -94,7 +94,7 @@ pub(super) struct Parts {
     pub(super) hooks: HooksGiven,
     /// The finder of an inner `run`'s marks.
     pub(super) inner_marks: InnerMarkFinder,
-    /// The marks for the `run` in which this one is, if it is in one.
+    /// The marks for the `run` around this one, if there is one.
     pub(super) outer_marks: Option<InnerMarks>,
     /// The starter of processes that wake the agent.
     pub(super) waker: Waker,
@@ -176,18 +176,18 @@ pub(super) struct Driver {
     out: Vec<Output>,
     parts: Parts,
     started: Moment,
-    /// The moment of the last look at the foreground while the command printed.
+    /// The moment of the last query of the foreground while the command printed.
     looked_at: Option<Moment>,
     /// The constant part of the agent's state, which clients ask for.
     constant_state: control::AgentState,
-    /// The moment to resume the command after Ctrl-Z, since there is no shell that would.
+    /// The moment to resume the command after Ctrl-Z, since there is no shell to do it.
     resume_at: Option<Moment>,
     exit_code: Option<i32>,
     last_output: LastOutput,
     /// The paste of the person's own terminal.
     paste: Paste,
     is_ending: bool,
-    /// Whether the system ends the wrapper, which nobody may have wanted.
+    /// Whether the system ends the wrapper, possibly against the person's will.
     is_cut_off: bool,
     /// Whether the agent has sent or received a message.
     has_messages: bool,
@@ -466,7 +466,7 @@ impl Driver {
         false
     }
 
-    /// Hangs up what the command has left behind in its terminal.
+    /// Hangs up the processes that the command has left behind in its terminal.
     fn leave(&self) {
         if let Err(error) = self.pty.leave() {
             tracing::warn!("{error}");
@@ -703,7 +703,7 @@ impl Driver {
         self.parts.clients.resized(size);
     }
 
-    /// Ends the command on another thread, since the loop has to go on reading the output.
+    /// Ends the command on another thread, since the loop must continue to read the output.
     fn end_command(&mut self, grace: Duration) {
         if mem::replace(&mut self.is_ending, true) {
             return;
@@ -715,7 +715,8 @@ impl Driver {
                 tracing::error!("{error}");
             }
         });
-        // The thread is not joined: it ends with the command, for which this driver waits anyway.
+        // The thread is not joined: it ends with the command, and this driver waits for the command
+        // anyway.
         if let Err(error) = ended {
             tracing::error!("the command cannot be ended: {error}");
         }

@@ -14,12 +14,12 @@ const REPORT_MS: u64 = 50;
 /// The finder of one terminal's reports.
 #[derive(Debug, Default)]
 pub(super) struct FocusReports {
-    /// The beginning of what may be a report, and the moment at which it is a key.
+    /// The beginning of a possible report, and the moment when it becomes a key.
     held: Vec<u8>,
     held_until: Option<Moment>,
 }
 
-/// Who has asked a terminal to report its focus.
+/// The programs that have asked a terminal to report its focus.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Askers {
     /// The program, which gets the reports, too.
@@ -29,7 +29,7 @@ pub(super) struct Askers {
     pub(super) wrapper: bool,
 }
 
-/// What a terminal has sent.
+/// The input from a terminal.
 pub(super) struct Sent {
     /// The reports, the oldest first: whether the terminal has the focus.
     pub(super) reports: Vec<bool>,
@@ -61,12 +61,12 @@ impl FocusReports {
         Sent { reports, has_keys, keys: if askers.program { bytes } else { keys } }
     }
 
-    /// The moment at which [`FocusReports::expired_keys`] is due.
+    /// The moment when [`FocusReports::expired_keys`] is due.
     pub(super) fn deadline(&self) -> Option<Moment> {
         self.held_until
     }
 
-    /// Returns what has begun like a report, and did not go on.
+    /// Returns the bytes that began like a report but did not complete it.
     pub(super) fn expired_keys(&mut self, now: Moment) -> Option<Vec<u8>> {
         self.held_until.take_if(|until| *until <= now)?;
         Some(mem::take(&mut self.held))

@@ -21,7 +21,7 @@ use terminal::{
     recipe::Book,
 };
 
-/// The most executables whose comparison with shells is remembered.
+/// The maximum number of remembered comparisons of executables with shells.
 const COPIES_MAX: usize = 1024;
 
 /// The longest `#!` line that is read, in bytes.
@@ -70,8 +70,8 @@ impl Foreground {
         }
     }
 
-    /// Whether another program may have come to the foreground since the last look. This check is
-    /// much cheaper than a look.
+    /// Whether another program may have come to the foreground since the last query. This check is
+    /// much cheaper than a query.
     pub(super) fn may_have_changed(&self) -> bool {
         let mark = self.observer.mark();
         mark.is_some() && mark != self.mark
@@ -106,7 +106,7 @@ impl Foreground {
     }
 }
 
-/// Returns the program that counts as the reader of the terminal if the system does not tell.
+/// Returns the program to assume as the reader of the terminal if the system does not tell.
 fn declared(wrapped: Option<&Wrapped>, book: &Book, accepts: bool) -> Reader {
     match wrapped.map(|wrapped| wrapped.reader(book)) {
         _ if !accepts => Reader::Barred(Obstacle::NoForegroundGroup, None),
@@ -120,7 +120,7 @@ fn judge(book: &Book, command: u32, accepts: bool, members: &[Member]) -> Reader
     Judge { command, accepts, recognise: &recognise, members }.reader()
 }
 
-/// A command that is about to be wrapped, with the file that determines what it does.
+/// A command that is about to be wrapped, with the file that determines its behaviour.
 pub(super) struct Wrapped {
     pub(super) file: Option<FileId>,
     program: Program,
@@ -161,8 +161,8 @@ impl Wrapped {
         is_launcher(&self.program)
     }
 
-    /// Whether the command runs code from its arguments or input, so that no file determines what
-    /// it does.
+    /// Whether the command runs code from its arguments or input, so that no file determines its
+    /// behaviour.
     pub(super) fn is_inline(&self) -> bool {
         self.file.is_none()
     }
@@ -196,8 +196,8 @@ fn shebang(path: &Path) -> Option<(PathBuf, Option<String>)> {
     Some((found.canonicalize().unwrap_or(found), None))
 }
 
-/// Returns the file that determines what a program does, its script or its executable, and the path
-/// of its script, with all symbolic links resolved.
+/// Returns the file that determines a program's behaviour, its script or its executable, and the
+/// path of its script, with all symbolic links resolved.
 fn code_of(
     path: &Path,
     executable: Option<FileId>,
@@ -211,7 +211,7 @@ fn code_of(
             let resolved = script.canonicalize().ok();
             (FileId::of(&script).ok(), resolved.map(|script| text(script.as_os_str())))
         }
-        // No file determines what the program does.
+        // No file determines the program's behaviour.
         Some(Operand::Prompt | Operand::Module(_) | Operand::Inline) => (None, None),
     }
 }
@@ -275,7 +275,7 @@ impl Files {
         }
     }
 
-    /// Returns what a process runs, or `None` if its executable cannot be read.
+    /// Returns the program that a process runs, or `None` if its executable cannot be read.
     fn program(&mut self, executable: &Executable, process: &Process) -> Option<Program> {
         let arguments = process.arguments.as_ref();
         let arguments: Option<Vec<String>> =
@@ -293,7 +293,7 @@ impl Files {
         })
     }
 
-    /// Returns the name of the shell or similar program of which this executable is a copy.
+    /// Returns the name of the shell or similar program that this executable is a copy of.
     fn copy_of(&mut self, executable: &Executable) -> io::Result<Option<String>> {
         if let Some(known) = self.copies.get(&executable.file) {
             return Ok(known.clone());

@@ -21,7 +21,7 @@ use terminal::{
 pub(super) struct Offer<'a> {
     /// The program and its arguments.
     pub(super) command: &'a [OsString],
-    /// The variables with which the server acts as the agent.
+    /// The variables that let the server act as the agent.
     pub(super) variables: &'a [(&'static str, OsString)],
 }
 

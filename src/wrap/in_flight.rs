@@ -1,4 +1,4 @@
-//! The agent's messages, by the ids with which they were sent. The daemon's answers name these ids.
+//! The agent's messages by the ids of their SENDs, which the daemon's answers name.
 
 use client::SendId;
 use std::{
@@ -51,7 +51,7 @@ impl InFlight {
         self.waiting.is_empty()
     }
 
-    /// Takes all messages without an answer, in the order in which they were sent.
+    /// Takes all messages without an answer, in the order of sending.
     pub(super) fn take_unanswered(&mut self) -> Vec<(SendId, SendHandle)> {
         let mut all: Vec<_> = mem::take(&mut self.waiting).into_iter().collect();
         all.sort_unstable_by_key(|(_, handle)| *handle);

@@ -1,5 +1,5 @@
-//! The marks with which an inner `run` or `attach` tells the outer `run` where its output begins
-//! and ends.
+//! The marks that an inner `run` or `attach` prints to show the outer `run` the beginning and end
+//! of its output.
 //!
 //! A mark is an escape sequence that terminals ignore. It contains a number that only the programs
 //! in the outer `run`'s terminal know, so that no file or message from elsewhere holds a valid
@@ -33,7 +33,7 @@ impl InnerMarks {
         Ok(Self { digits: format!("{:016x}", u64::from_ne_bytes(random::bytes()?)) })
     }
 
-    /// Returns the marks of the `run` in which this process is, if there is one.
+    /// Returns the marks of the `run` around this process, if there is one.
     pub(super) fn of_outer_run() -> Option<Self> {
         env::var(VARIABLE).ok().and_then(|digits| Self::parse(&digits))
     }
@@ -75,7 +75,7 @@ pub(super) struct Found {
 pub(super) struct InnerMarkFinder {
     begin: Vec<u8>,
     end: Vec<u8>,
-    /// The beginning of a mark with which the output so far ends.
+    /// The beginning of a mark at the end of the output so far.
     seen: Vec<u8>,
 }
 

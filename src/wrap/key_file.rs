@@ -1,5 +1,5 @@
-//! The key file with which an agent's own commands authenticate. The file exists as long as the
-//! wrapper.
+//! The key file that an agent's own commands authenticate with. The file exists until the wrapper
+//! ends.
 
 use platform::paths;
 use protocol::{name::Name, secret::Secret};
@@ -16,7 +16,7 @@ pub(super) struct KeyFile {
 }
 
 impl KeyFile {
-    /// Writes an agent's key file, in place of a file that an earlier wrapper may have left.
+    /// Writes an agent's key file, replacing one left by an earlier wrapper.
     pub(super) fn create(directory: &Path, name: &Name, key: &Secret) -> io::Result<Self> {
         paths::make_private_dir(directory)?;
         let path = directory.join(format!("{name}.key"));

@@ -9,8 +9,8 @@ use std::mem;
 /// The longest pause in the last output.
 const PAUSE_MS: u64 = 2000;
 
-/// The longest time in which output may go on, from the command's end until the processes left
-/// behind are hung up, and from there on.
+/// The longest time that output may continue, from the command's end until the processes left
+/// behind are hung up, and again from there on.
 const PRINTING_MAX_MS: u64 = 10_000;
 
 /// The remedies for output that does not end.
@@ -27,7 +27,7 @@ pub(super) enum Remedy {
 pub(super) struct LastOutput {
     /// The time of the next remedy; `None` while the command runs.
     due: Option<Moment>,
-    /// The time to which output can delay the remedy.
+    /// The latest time that output can delay the remedy to.
     due_max: Moment,
     has_hung_up: bool,
 }
@@ -54,7 +54,7 @@ impl LastOutput {
         self.due
     }
 
-    /// Returns what has to be done by now.
+    /// Returns the remedy that is due, if any.
     pub(super) fn remedy(&mut self, now: Moment) -> Option<Remedy> {
         self.due.filter(|due| *due <= now)?;
         if mem::replace(&mut self.has_hung_up, true) {

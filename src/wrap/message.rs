@@ -114,7 +114,7 @@ pub(super) fn to_send(
     })
 }
 
-/// Returns the `meta` of a message to a group that is sent to each of so many agents.
+/// Returns the `meta` of a message to a group of this many agents.
 ///
 /// # Errors
 /// A clause, if the block's `meta` is not valid, or if the system has no random bytes.

@@ -29,8 +29,7 @@ impl Notifier {
         self.notify != Notify::Off
     }
 
-    /// Notifies the person of what has happened to the agent of this name. Returns the bytes that
-    /// the person's terminal gets, if it gets some.
+    /// Notifies the person about this agent. Returns the bytes for the person's terminal, if any.
     pub(super) fn notify(&mut self, name: &str, notice: Notice) -> Option<Vec<u8>> {
         let alert = match &self.notify {
             Notify::Off => return None,

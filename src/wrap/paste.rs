@@ -7,7 +7,7 @@ use terminal::frame::{PASTE_BEGINS, PASTE_ENDS};
 const BEGINS: &[u8] = PASTE_BEGINS.as_bytes();
 pub(super) const ENDS: &[u8] = PASTE_ENDS.as_bytes();
 
-/// The time after which a paste that does not go on no longer holds the keys of others.
+/// How long a stalled paste blocks the keys of other terminals.
 const STALLED_MS: u64 = 1000;
 
 /// The marks of pastes in one terminal's keys.
@@ -15,9 +15,9 @@ const STALLED_MS: u64 = 1000;
 pub(super) struct Paste {
     /// Whether a paste has begun and not ended.
     is_unfinished: bool,
-    /// The time until which the paste holds the keys of others.
+    /// The end of the time that the paste blocks the keys of other terminals.
     holds_until: Option<Moment>,
-    /// The last bytes, with which a mark may begin.
+    /// The last bytes, which may be the beginning of a mark.
     end: Vec<u8>,
 }
 
@@ -44,12 +44,12 @@ impl Paste {
         self.holds_until.is_some()
     }
 
-    /// The time at which [`Paste::expire`] is due.
+    /// The time when [`Paste::expire`] is due.
     pub(super) fn deadline(&self) -> Option<Moment> {
         self.holds_until
     }
 
-    /// Lets others go on if the paste has stalled.
+    /// Lets other terminals continue if the paste has stalled.
     pub(super) fn expire(&mut self, now: Moment) {
         self.holds_until.take_if(|until| *until <= now);
     }

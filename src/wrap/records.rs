@@ -11,8 +11,7 @@ use std::{
 /// The longest record that is read, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Reads all records of a directory, in no order. A file that is no record is left out, with a line
-/// in the log.
+/// Reads all records of a directory, in no order. Invalid records are logged and omitted.
 ///
 /// # Errors
 /// If the directory cannot be read.

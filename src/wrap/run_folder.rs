@@ -1,5 +1,5 @@
-//! The folder for the files of one run: what the agent's hooks need to find the wrapper, and the
-//! settings that the CLI gets for this run. It exists as long as the wrapper.
+//! The folder for the files of one run: the data that the agent's hooks need to find the wrapper,
+//! and the CLI's settings for this run. It exists until the wrapper ends.
 
 use platform::{paths, random};
 use protocol::secret::Secret;

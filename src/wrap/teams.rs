@@ -1,5 +1,5 @@
-//! Teams that were started: what the home keeps of each agents.toml, so that their groups are known
-//! in every directory, and a team can be stopped as it was started.
+//! The started teams. The home keeps a record of each agents.toml, so that its groups are known in
+//! every directory, and the team can be stopped as it was started.
 
 use super::records;
 use protocol::{name, text::escaped};
@@ -20,7 +20,7 @@ const TEAMS_MAX: usize = 256;
 /// The number of bytes of a path's hash in the name of a record's file.
 const HASH_BYTES: usize = 16;
 
-/// What the home keeps of a team.
+/// The record of a team in the home.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TeamRecord {
     /// The path of the team's agents.toml.
@@ -29,7 +29,7 @@ pub(crate) struct TeamRecord {
     pub(crate) agreed: String,
     /// Whether the team was started and not stopped.
     pub(crate) is_up: bool,
-    /// The agents, in the order in which they are started.
+    /// The agents, in the order of their starts.
     pub(crate) agents: Vec<Member>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct TeamRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Member {
     pub(crate) name: String,
-    /// The directory in which the agent runs.
+    /// The agent's working directory.
     pub(crate) directory: PathBuf,
     /// The worktree of git that was made for the agent.
     pub(crate) worktree: Option<PathBuf>,
@@ -142,7 +142,7 @@ impl Sender<'_> {
 /// that is up and has the group, or of the nearest one to the sender.
 ///
 /// # Errors
-/// A clause that says why the address names nobody.
+/// A clause that says why the address matches no agent.
 pub(crate) fn members(
     home: &Path,
     address: &str,

@@ -1,4 +1,4 @@
-//! The wrapper's threads, each of which waits for one thing and reports to the driver.
+//! The wrapper's threads. Each waits for one thing and reports to the driver.
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use platform::{
@@ -51,7 +51,7 @@ impl Screen {
         self.0.try_lock().is_err()
     }
 
-    /// Shows what the command has printed.
+    /// Shows the command's output.
     fn show(&self, printed: &[u8]) -> io::Result<()> {
         let mut shown = self.lock();
         let Shown { screen, overlay, bytes } = &mut *shown;
@@ -73,7 +73,7 @@ impl Screen {
         shown.write()
     }
 
-    /// Undoes what the overlay has changed, and shows the last bytes.
+    /// Undoes the changes of the overlay, and shows the last bytes.
     pub(super) fn end(&self, last: &[u8]) -> io::Result<()> {
         self.lock().end(last)
     }

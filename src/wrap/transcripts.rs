@@ -28,16 +28,16 @@ use std::{
 };
 use terminal::transcript::{Format, Record, TranscriptId};
 
-/// The shortest time between two looks at the files.
+/// The shortest time between two scans of the files.
 const LOOK_AT_MOST: Duration = Duration::from_millis(15);
 
 /// The time between two looks soon after an output.
 const LOOK_SOON: Duration = Duration::from_millis(20);
 
-/// The time between two looks at other times.
+/// The time between two scans at other times.
 const IDLE_LOOK_INTERVAL: Duration = Duration::from_millis(1000);
 
-/// The time after an output in which records that belong to it may still be written.
+/// How long after an output its records may still be written.
 const SOON_MS: u64 = 2000;
 
 /// The capacity of the channel of events for the driver.
@@ -48,7 +48,7 @@ const NAMED_MAX: usize = 16;
 
 /// An event for the driver.
 pub(super) enum Event {
-    /// The transcript with this id and path is read from now on.
+    /// The transcript with this id and path is now being read.
     Opened(TranscriptId, PathBuf),
     /// The transcript with this id is no longer read.
     Closed(TranscriptId),
@@ -58,7 +58,7 @@ pub(super) enum Event {
     Recorded(TranscriptId, Record),
     /// All records that the transcripts had at `at` have been sent.
     Searched {
-        /// The moment at which the look at the files began.
+        /// The moment when the scan of the files began.
         at: Moment,
         /// Whether no other process runs the command's program in its directory.
         is_alone: bool,
@@ -71,7 +71,7 @@ type DriverGone = SendError<Event>;
 /// The thread that follows the transcripts, and its events.
 pub(super) struct Follower {
     format: &'static Format,
-    /// The folder in which the CLI keeps its files.
+    /// The folder of the CLI's files.
     home: PathBuf,
     /// Wakes the thread after an output.
     wake: Sender<()>,
@@ -147,7 +147,7 @@ impl Follower {
         self.home.join(below).into_os_string().into_string().ok()
     }
 
-    /// Makes the thread look at the files soon, since something was printed.
+    /// Makes the thread scan the files soon, since something was printed.
     pub(super) fn wake(&self) {
         // A wake-up that is still pending serves this one, too.
         let _ = self.wake.try_send(());

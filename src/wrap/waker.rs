@@ -13,13 +13,13 @@ use std::{
 };
 use terminal::hooks::{PromptQueue, Step};
 
-/// The time in which a prompt must begin a turn, before it is deleted from the queue.
+/// The time allowed for a prompt to begin a turn. After it, the prompt is deleted from the queue.
 const BEGUN: Duration = Duration::from_secs(10);
 
 /// The time for each last step: the answer to a deletion, and the end of the process.
 const LAST_STEP: Duration = Duration::from_secs(2);
 
-/// The longest line that is read. Longer ones are no answers.
+/// The longest line that is read. Longer lines are not answers.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
 /// The most lines that wait for the thread that handles them.
@@ -151,8 +151,8 @@ fn converse(
     }
 }
 
-/// Ends the process, whose input is closed: it is killed if it does not end by itself. Returns
-/// whether it has succeeded.
+/// Ends the process after its input was closed: kills it if it does not end by itself. Returns
+/// whether it succeeded.
 fn end(child: &mut Child, lines: &Receiver<String>) -> bool {
     let until = Instant::now() + LAST_STEP;
     while lines.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok() {}

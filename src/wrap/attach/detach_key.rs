@@ -43,7 +43,7 @@ impl DetachKey {
     /// Ctrl-C.
     pub(crate) const INTERRUPT: Self = Self(b'c');
 
-    /// Returns the position in a terminal's bytes at which the key was pressed.
+    /// Returns the position of the key in a terminal's bytes, if it was pressed.
     #[must_use]
     pub(crate) fn find(self, bytes: &[u8]) -> Option<usize> {
         find_ctrl(bytes, self.0)

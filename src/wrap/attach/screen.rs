@@ -1,4 +1,4 @@
-//! A look at an agent's screen, without attaching a terminal to it.
+//! A snapshot of an agent's screen, without attaching a terminal to it.
 
 use crate::wrap::control::client::{ControlClient, ControlError};
 use platform::pty::Size;
@@ -6,8 +6,7 @@ use protocol::control::{Answer, Request};
 use std::time::Duration;
 use terminal::screen::{NoObserver, Screen};
 
-/// Returns the rows of an agent's screen, of which at most `size` is asked for. Neither the agent
-/// nor its size is changed.
+/// Returns at most `size` of an agent's screen. Neither the agent nor its size is changed.
 ///
 /// # Errors
 /// If the wrapper refuses, does not answer in time, or ends.

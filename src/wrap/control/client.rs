@@ -22,7 +22,7 @@ const KEY_FILE: &str = ".key";
 /// Returns the names of agents with a key file in this directory: their wrapper runs, or ended
 /// without removing the file.
 pub(crate) fn names(run_directory: &Path) -> Vec<String> {
-    // Without a readable directory there is no wrapper to reach.
+    // Without a readable directory, no wrapper can be reached.
     let Ok(files) = fs::read_dir(run_directory) else { return Vec::new() };
     let name = |file: io::Result<fs::DirEntry>| {
         let file = file.ok()?.file_name().into_string().ok()?;
@@ -83,7 +83,7 @@ impl ControlClient {
         self.receive(timeout)
     }
 
-    /// Sends a request, whose answer [`receive`](Self::receive) returns.
+    /// Sends a request. [`receive`](Self::receive) returns its answer.
     pub(crate) fn begin(&self, request: &Request) {
         // A request fits into the system's buffer, so writing fails only if the wrapper has closed
         // the connection. Its last answer may say why.

@@ -30,11 +30,11 @@ use terminal::{
 /// The most terminals attached at a time.
 const ATTACHED_MAX: usize = 8;
 
-/// The time after which a client without a request is disconnected, unless it is attached or awaits
-/// the command's end.
+/// How long a client may stay without a request before it is disconnected, unless it is attached or
+/// awaits the command's end.
 const IDLE_MS: u64 = 5000;
 
-/// The time after which a client that does not read is disconnected.
+/// How long a client may leave output unread before it is disconnected.
 const STALLED_MS: u64 = 60_000;
 
 /// The most bytes of output that wait for one client. Beyond that, a snapshot replaces the output.
@@ -65,13 +65,13 @@ pub(in crate::wrap) enum Action {
     Stop,
     /// Send the agent's state to the client.
     SendState,
-    /// Tell the client what is known about the terminal.
+    /// Tell the client the facts about the terminal.
     Explain,
     /// Handle a hook's report, and answer it.
     Hook(hook::Report),
     /// Note that a hook has disconnected without PRINTED.
     HookUnconfirmed,
-    /// Hand over the message whose id begins so, or all messages, and answer.
+    /// Hand over the message with this beginning of its id, or all messages, and answer.
     Take(Option<String>),
     /// Count a message to this recipient, and answer.
     Count(String),
@@ -88,14 +88,14 @@ pub(in crate::wrap) struct ControlClients {
     key: Secret,
     pub(in crate::wrap) events: Receiver<(ClientId, ClientEvent)>,
     clients: BTreeMap<ClientId, Client>,
-    /// The end of a paste whose client is gone.
+    /// The end of a paste from a client that is gone.
     left_keys: Vec<u8>,
     /// The overlay of attached terminals.
     overlay: Overlay,
-    /// A buffer for what it passes on.
+    /// A buffer for the output that it passes on.
     shown: Vec<u8>,
     tail: Tail,
-    /// Who has asked attached terminals to report their focus.
+    /// The clients that have asked attached terminals to report their focus.
     askers: Askers,
     size: Size,
     /// Whether the agent's terminal gets the size of the last terminal attached to drive it.
@@ -133,13 +133,13 @@ impl ControlClients {
         Ok(())
     }
 
-    /// Counts attached terminals. A look at the screen is none.
+    /// Counts attached terminals. Snapshots do not count.
     pub(in crate::wrap) fn attached(&self) -> usize {
         let attachments = self.clients.values().filter_map(|client| client.attachment.as_ref());
         attachments.filter(|attachment| !attachment.looks).count()
     }
 
-    /// Counts attached terminals in which the person looks at the agent.
+    /// Counts attached terminals where the person looks at the agent.
     pub(in crate::wrap) fn watching(&self, now: Moment) -> usize {
         let attachments = self.clients.values().filter_map(|client| client.attachment.as_ref());
         attachments.filter(|attachment| attachment.is_watched(now)).count()
@@ -190,8 +190,8 @@ impl ControlClients {
         None
     }
 
-    /// Treats as keys the bytes that looked like the beginning of a terminal's answer but did not
-    /// go on, and lets other terminals go on if a paste has stalled.
+    /// Handles as keys the bytes that began like a terminal's answer but did not complete it, and
+    /// lets other terminals continue if a paste has stalled.
     pub(in crate::wrap) fn expire_keys(&mut self, now: Moment) {
         for client in self.clients.values_mut() {
             client.expire_keys(now, self.askers);
@@ -216,7 +216,7 @@ impl ControlClients {
         self.clients.values().any(|client| client.paste.holds_others())
     }
 
-    /// Sends an answer to a client, after which the client may ask again.
+    /// Sends an answer to a client. The client may then send another request.
     pub(in crate::wrap) fn send(&mut self, id: ClientId, answer: &Answer) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.answer(answer);
@@ -229,7 +229,7 @@ impl ControlClients {
         client.map(|client| client.answer_last(now, answer)).is_some()
     }
 
-    /// Passes on what the agent's command printed.
+    /// Passes on the output of the agent's command.
     pub(in crate::wrap) fn printed(&mut self, bytes: &[u8]) {
         self.overlay.pass(bytes, &mut self.shown);
         self.show();
@@ -241,7 +241,7 @@ impl ControlClients {
         self.show();
     }
 
-    /// Passes on what the overlay has let through.
+    /// Passes on the output that the overlay has let through.
     fn show(&mut self) {
         if !self.shown.is_empty() {
             self.tail.feed(&self.shown);
@@ -279,8 +279,8 @@ impl ControlClients {
         ended.filter(|(_, client)| client.is_unconfirmed).map(|(id, _)| id).collect()
     }
 
-    /// The moment at which [`ControlClients::serve`] or [`ControlClients::expire_keys`] is due
-    /// without an event.
+    /// The moment when [`ControlClients::serve`] or [`ControlClients::expire_keys`] is due without
+    /// an event.
     pub(in crate::wrap) fn deadline(&self) -> Option<Moment> {
         let due = |client: &Client| {
             let batch = client.deadline(self.size, &self.tail);
@@ -372,7 +372,8 @@ impl Attachment {
         }
     }
 
-    /// Whether the person looks at the agent there. A terminal that only views does not tell.
+    /// Whether the person looks at the agent there. A terminal that only views does not report
+    /// that.
     fn is_watched(&self, now: Moment) -> bool {
         let is_used = self.is_focused.unwrap_or_else(|| now.since(self.last_key) < KEY_MS);
         !self.looks && (self.keystrokes.is_none() || is_used)
@@ -388,7 +389,7 @@ impl Attachment {
         sent.keys
     }
 
-    /// Returns the keys that looked like the beginning of an answer or a report and did not go on.
+    /// Returns the keys that began like an answer or a report but did not complete it.
     fn expired_keys(&mut self, now: Moment, askers: Askers) -> Vec<u8> {
         let late = self.keystrokes.as_mut().map(|keys| keys.expired_keys(now)).unwrap_or_default();
         let mut keys = self.focus.expired_keys(now).unwrap_or_default();
@@ -601,7 +602,7 @@ impl Client {
         }
     }
 
-    /// The moment at which a snapshot is due, if the client needs one.
+    /// The moment when a snapshot is due, if the client needs one.
     fn next_snapshot_at(&self, size: Size, tail: &Tail) -> Option<Moment> {
         let attachment = self.attachment.as_ref().filter(|_| self.needs_snapshot)?;
         // Later output continues an escape sequence that is too long to be sent again after a
@@ -649,7 +650,7 @@ impl Client {
     }
 }
 
-/// Limits a size to what an agent can work with.
+/// Limits a size to one that an agent can work with.
 fn clamp(size: Size) -> Size {
     let [least, most] = SIZES;
     Size {

@@ -61,8 +61,8 @@ pub(in crate::wrap) struct ClientHandle {
 }
 
 impl ClientHandle {
-    /// Lets the reader go on to the client's next request, once the terminal side has accepted the
-    /// last KEYS.
+    /// Lets the reader proceed to the client's next request, once the terminal side has accepted
+    /// the last KEYS.
     pub(super) fn accept_keys(&self) {
         // A full channel holds this signal already, and a closed channel means that the reader has
         // ended.
@@ -127,8 +127,8 @@ impl ControlServer {
         Ok(Self { events, endpoint, stop, acceptor })
     }
 
-    /// Unbinds the endpoint, then closes all connections, so that a client whose connection ends
-    /// finds no endpoint. `handles` are the handles of all open connections.
+    /// Unbinds the endpoint first, so that a client whose connection ends finds no endpoint. Then
+    /// closes all open connections, given by their `handles`.
     pub(super) fn stop(self, handles: impl IntoIterator<Item = ClientHandle>) {
         let Self { events, endpoint, stop, acceptor } = self;
         drop(stop);

@@ -8,7 +8,7 @@ use terminal::Doing;
 
 type Answer = Result<Delivery, ClientError>;
 
-/// The agent's activity, as the daemon is told.
+/// The agent's activity, as reported to the daemon.
 #[derive(Default)]
 pub(super) struct ActivityReports {
     /// The channel of the answer that is awaited.
@@ -16,10 +16,10 @@ pub(super) struct ActivityReports {
     doing: Option<Doing>,
     /// Whether the agent has finished its work since its person last looked.
     is_unseen: bool,
-    /// Whether something has changed since the report whose answer is awaited.
+    /// Whether the activity has changed since the report that awaits its answer.
     has_changed: bool,
-    /// Whether nothing is told: no daemon is connected, or it has refused the request, as an older
-    /// one does.
+    /// Whether nothing is reported: no daemon is connected, or it has refused the request, as an
+    /// older one does.
     is_off: bool,
 }
 
@@ -28,14 +28,14 @@ fn is_final(nack: &Nack) -> bool {
 }
 
 impl ActivityReports {
-    /// Notes that the connection has changed: the last answer may be lost, and another daemon may
-    /// answer from now on.
+    /// Notes that the connection has changed: the last answer may be lost, and the next daemon may
+    /// be another one.
     pub(super) fn connected(&mut self, is_connected: bool) {
         let is_unseen = self.is_unseen;
         *self = Self { is_off: !is_connected, is_unseen, ..Self::default() };
     }
 
-    /// Notes what the agent does.
+    /// Records the agent's activity, and reports a change.
     pub(super) fn does(&mut self, now: Moment, client: &Client, doing: Doing) {
         self.doing = Some(doing);
         self.tell(now, client);
@@ -48,7 +48,7 @@ impl ActivityReports {
         }
     }
 
-    /// Tells the daemon what is known, once it has answered the last report.
+    /// Reports the activity to the daemon, once it has answered the last report.
     fn tell(&mut self, now: Moment, client: &Client) {
         let Some(doing) = self.doing.filter(|_| !self.is_off) else { return };
         self.has_changed = self.answer.is_some();

@@ -98,7 +98,7 @@ impl PersonWatch {
 }
 
 impl Driver {
-    /// Notifies the person of what is due, and shows the agent's state in the title.
+    /// Gives the person the notices that are due, and shows the agent's state in the title.
     pub(super) fn call_person(&mut self) {
         self.person.attention.viewers(self.parts.clients.watching(now()));
         if let Some(notice) = self.person.attention.take_due(now()) {
@@ -135,7 +135,7 @@ impl Driver {
         sent.keys
     }
 
-    /// Passes on what has begun like a report of the focus, and did not go on.
+    /// Passes on bytes that began like a focus report but did not complete it.
     pub(super) fn pass_held_key_if_due(&mut self) {
         if let Some(keys) = self.person.focus.expired_keys(now()) {
             self.person.attention.key(now());

@@ -1,4 +1,5 @@
-//! The driver's part for an agent CLI that goes on without its terminal, as if it had been spawned.
+//! The part of the driver that lets an agent CLI continue without its terminal, as if it had been
+//! spawned.
 
 use super::{Driver, GRACE_GONE, GRACE_STOP, now};
 use crate::wrap::{
@@ -88,8 +89,8 @@ impl Driver {
         }
     }
 
-    /// Handles the end of the front. It ends by itself once the agent goes on without it; before,
-    /// it was killed, which ends the agent, too.
+    /// Handles the end of the front. The front ends by itself once the agent continues without it.
+    /// An earlier end means that it was killed, and ends the agent, too.
     pub(super) fn front_ended(&mut self) {
         if !self.outlived_terminal {
             self.is_cut_off = true;

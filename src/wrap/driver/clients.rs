@@ -19,7 +19,7 @@ use terminal::{Caller, Input, ReadFrom, Taken};
 /// The longest time for clients to read the command's end.
 const GOODBYE_MS: u64 = 1000;
 
-/// The time for which an agent must work before its hooks count as dropped.
+/// How long an agent must work before its hooks count as dropped.
 const UNHEARD_MS: u64 = 10_000;
 
 /// The most pieces of output that are read before a choice in a dialog.
@@ -122,8 +122,8 @@ impl Driver {
 
     /// Presses the key of a choice, if exactly this dialog is on the screen now.
     fn choose(&mut self, id: ClientId, dialog: &Dialog, choice: usize) {
-        // What the command has printed meanwhile may be another dialog, and another program may
-        // read the terminal.
+        // The output that arrived meanwhile may show another dialog, and another program may read
+        // the terminal.
         for bytes in self.channels.printed.clone().try_iter().take(PRINTED_MAX) {
             self.printed(&bytes);
         }
@@ -140,7 +140,8 @@ impl Driver {
         self.parts.clients.send(id, &control::Answer::Error { message: refusal.to_owned() });
     }
 
-    /// Whether a key that comes now goes to the command at once, and into nobody's paste.
+    /// Whether a key that comes now goes to the command at once, and not into a paste of another
+    /// terminal.
     fn takes_keys(&self) -> bool {
         self.side.wants_keys() && !self.paste.holds_others() && !self.parts.clients.is_pasting()
     }
@@ -163,7 +164,7 @@ impl Driver {
         self.parts.clients.send(id, &control::Answer::State(state));
     }
 
-    /// Answers a hook. A hook that is gone gave its text to nobody.
+    /// Answers a hook. If the hook is gone, its text was not shown.
     pub(super) fn answer_hook(&mut self, caller: Caller, text: Option<String>) {
         if !self.parts.clients.answer(now(), caller.0, &control::Answer::Hooked { text }) {
             self.inputs.push_back(Input::HookGone(caller));
@@ -177,7 +178,8 @@ impl Driver {
             Taken::Nothing => (None, None),
             Taken::Unreadable(why) => (None, Some(why.to_string())),
         };
-        // What a command that is gone has not shown is delivered again after the turn.
+        // If the command is gone, the messages that it has not shown are delivered again after the
+        // turn.
         self.parts.clients.answer(now(), caller.0, &control::Answer::Taken { text, why });
     }
 
@@ -195,7 +197,7 @@ impl Driver {
         match self.side.read_from() {
             ReadFrom::Screen => control::Source::Screen,
             ReadFrom::Transcript(id) => {
-                // The path of a file that is no longer followed is not known.
+                // Only followed files have a known path.
                 let path = self.transcripts.get(&id);
                 let path = path.map(|path| path.display().to_string()).unwrap_or_default();
                 control::Source::Transcript { path }

@@ -26,7 +26,7 @@ pub(super) struct Catalogue {
     /// The known transcripts, last modified first.
     entries: Vec<Entry>,
     known: HashSet<PathBuf>,
-    /// The index, among the other entries, at which the next look begins.
+    /// The index, among the other entries, where the next scan begins.
     turn: usize,
 }
 
@@ -85,7 +85,7 @@ impl Catalogue {
         (lists && self.list(&path, depth)) || has_changed
     }
 
-    /// Adds what is new in a folder. Returns whether there is something.
+    /// Adds the new entries of a folder. Returns whether there are any.
     fn list(&mut self, folder: &Path, depth: usize) -> bool {
         let count = self.entries.len();
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -112,7 +112,7 @@ impl Catalogue {
     }
 }
 
-/// The time at which a file was last modified.
+/// The time of a file's last modification.
 pub(super) fn modified(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|data| data.modified()).ok()
 }
@@ -182,7 +182,7 @@ mod tests {
         for found in [found, Catalogue::new("p/*").look(&home.0, at(100))] {
             assert!(new.iter().all(|path| found.contains(path)), "{found:?}");
         }
-        // A conversation of long ago goes on. Its turn comes.
+        // An old conversation continues. Its turn comes.
         let file = File::options().append(true).open(&old[count - 1]).unwrap();
         file.set_modified(at(102)).unwrap();
         let looks = count.div_ceil(OTHERS_MAX) + 1;

@@ -14,7 +14,7 @@ use std::{
 };
 use terminal::transcript::{Format, Reader};
 
-/// A transcript file, and the position up to which it was read.
+/// A transcript file, and the position of the first unread byte.
 pub(super) struct Followed {
     pub(super) id: TranscriptId,
     pub(super) path: PathBuf,
@@ -34,7 +34,7 @@ pub(super) struct Followed {
     is_refused: bool,
 }
 
-/// A transcript that is no longer read, and the position up to which it was read.
+/// A transcript that is no longer read, and the position of the first unread byte.
 pub(super) struct Left {
     id: TranscriptId,
     identity: Option<FileId>,
@@ -160,14 +160,13 @@ impl Followed {
         Err(io::Error::other(why.to_string()))
     }
 
-    /// Skips lines dated before `since_ms` from now on.
+    /// Makes the reader skip lines dated before `since_ms`.
     pub(super) fn set_since(&mut self, since_ms: u64) {
         self.since_ms = since_ms;
         self.reader.set_since(calendar::utc(since_ms));
     }
 
-    /// Moves the time from which records count back by `lost_ms`, after the wall clock was set
-    /// back.
+    /// Moves the start of counted records back by `lost_ms`, after the wall clock was set back.
     pub(super) fn set_back(&mut self, lost_ms: u64) {
         self.left_ms = self.left_ms.saturating_sub(lost_ms);
         self.set_since(self.since_ms.saturating_sub(lost_ms));

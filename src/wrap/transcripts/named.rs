@@ -19,7 +19,7 @@ use terminal::transcript::Format;
 pub(super) struct Named {
     /// The path, as the hook states it.
     pub(super) path: PathBuf,
-    /// The moment from which on the agent's words count, by the wall clock.
+    /// The moment, by the wall clock, when the agent's words begin to count.
     pub(super) since_ms: u64,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Named {
 pub(super) enum Refusal {
     /// The path is too long, relative, or does not end in the name of a transcript.
     Path,
-    /// The file is in none of the folders in which the CLI keeps transcripts.
+    /// The file is in none of the CLI's transcript folders.
     Folder,
     /// The file is a link, a directory or the like.
     Kind,
@@ -71,7 +71,7 @@ pub(super) fn check_file(path: &Path) -> Result<bool, Refusal> {
     Ok(true)
 }
 
-/// Returns what is there; `None` if nothing is.
+/// Returns the value found; `None` if it does not exist.
 fn existing<T>(found: io::Result<T>) -> Result<Option<T>, Refusal> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -80,7 +80,7 @@ fn existing<T>(found: io::Result<T>) -> Result<Option<T>, Refusal> {
     }
 }
 
-/// Whether a folder is one in which the CLI keeps transcripts.
+/// Whether a folder is one of the CLI's transcript folders.
 fn is_folder_of(folder: &Path, home: &Path, format: &Format) -> bool {
     let Ok(below) = folder.strip_prefix(home) else { return false };
     let (mut names, mut patterns) = (below.components(), format.folders.split('/'));

@@ -28,16 +28,15 @@ const SEARCH_MS: u64 = 250;
 /// begin another conversation.
 const SEARCH_AGAIN_MS: u64 = 1000;
 
-/// The time after an output or a record in which the terminal side may still decide whether a
-/// transcript is the command's.
+/// How long after an output or a record the terminal side may still decide whether a transcript is
+/// the command's.
 const UNDECIDED_MS: u64 = 10_000;
 
 /// The tolerance of a file's modification time, which may come from a coarser clock or be in whole
 /// seconds. Lines have timestamps of their own.
 const MODIFIED_TOLERANCE_MS: u64 = 2000;
 
-/// The longest time from a record to the moment at which the system names its transcript as the
-/// command's.
+/// The longest time from a record until the system names its transcript as the command's.
 const IDENTIFIED_LATE_MS: u64 = 5000;
 
 /// The smallest step back of the wall clock that is followed. Lines are dated by that clock.
@@ -49,46 +48,46 @@ const FOLLOWED_MAX: usize = 32;
 /// The most bytes of one read.
 const READ_BYTES: usize = 64 << 10;
 
-/// The most bytes that are read of a first line, and of a file that is no transcript.
+/// The most bytes that are read of a first line, and of a file that is not a transcript.
 const HEAD_BYTES_MAX: u64 = 1 << 20;
 
 /// The search for the transcripts of one command.
 pub(super) struct Search {
     format: &'static Format,
     pid: u32,
-    /// The folder in which the CLI keeps its files.
+    /// The folder of the CLI's files.
     home: PathBuf,
-    /// The directory in which the command runs.
+    /// The command's working directory.
     directory: PathBuf,
-    /// The moment at which the command started, by the wall clock.
+    /// The wall clock time of the command's start.
     started_ms: u64,
     /// The name of the transcript that the process file names.
     session_file: Option<String>,
     /// The transcripts of that name.
     session_paths: Vec<PathBuf>,
-    /// The moment at which the system last named a transcript of the command, by the wall clock.
+    /// The wall clock time when the system last named a transcript of the command.
     identified_ms: Option<u64>,
-    /// The moment at which the command began to lead the conversation that the system names now, by
-    /// the wall clock. Earlier records are another agent's.
+    /// The wall clock time when the command took over the conversation that the system names now.
+    /// Earlier records are another agent's.
     own_since_ms: u64,
     /// The transcript that a hook has named last, until it is there.
     named: Option<Named>,
     /// Whether hooks name the command's transcripts, so that no candidates are looked for.
     is_named_by_hooks: bool,
     followed: Vec<Followed>,
-    /// Transcripts that are no longer read. A transcript that grows again keeps its id, and only
+    /// Transcripts that are not being read. A transcript that grows again keeps its id, and only
     /// its new lines are read.
     closed: HashMap<PathBuf, Left>,
     catalogue: Catalogue,
-    /// The transcripts whose refusal was logged, so that each is logged once.
+    /// The transcripts with a logged refusal, so that each is logged once.
     refused: HashSet<PathBuf>,
     next_id: u32,
     /// The leaders of conversations that the first lines of transcripts name, by path.
     leaders: HashMap<PathBuf, Leader>,
     searched_ms: Option<u64>,
-    /// The moment at which something was last printed or read.
+    /// The moment of the last output or record.
     active_ms: u64,
-    /// The time by which the wall clock is ahead of the monotonic clock.
+    /// The time that the wall clock is ahead of the monotonic clock.
     wall_ahead_ms: u64,
     buffer: Vec<u8>,
 }
@@ -127,7 +126,7 @@ impl Search {
         })
     }
 
-    /// Returns the folder in which the CLI keeps its files.
+    /// Returns the folder of the CLI's files.
     pub(super) fn home(&self) -> &Path {
         &self.home
     }
@@ -283,7 +282,7 @@ impl Search {
         Ok(())
     }
 
-    /// Reads this transcript from now on. `wanted` are all transcripts that the search has found.
+    /// Starts to read this transcript. `wanted` are all transcripts that the search has found.
     fn add(
         &mut self,
         path: &Path,
@@ -417,8 +416,7 @@ impl Search {
         files
     }
 
-    /// The moment from which a conversation that the system names for the first time counts as the
-    /// command's.
+    /// The moment when a newly named conversation begins to count as the command's.
     fn newly_own_since(&self) -> u64 {
         let identified_ms = self.identified_ms.unwrap_or(self.started_ms);
         identified_ms.saturating_sub(IDENTIFIED_LATE_MS).max(self.started_ms)
@@ -480,8 +478,8 @@ impl Search {
     }
 }
 
-/// The path of the directory in which a CLI that runs in `directory` keeps its files, by the value
-/// of the variable of its home.
+/// The path of the CLI's files, for a CLI that runs in `directory` and this value of the variable
+/// of its home.
 fn path_of(home: &Home, value: Option<OsString>, directory: &Path) -> io::Result<PathBuf> {
     let value = value.filter(|value| !value.is_empty());
     match value.map(|value| directory.join(value)) {

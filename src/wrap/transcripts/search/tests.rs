@@ -1,4 +1,4 @@
-//! Searches of this process for transcripts in a home of its own.
+//! Searches of this process for transcripts in a separate home.
 
 use super::{super::EVENTS_MAX, *};
 use crossbeam_channel::{Receiver, bounded};
@@ -13,7 +13,7 @@ use std::{
 };
 use terminal::{agents, transcript::Record};
 
-/// A CLI's home with the directory `here`, in which the CLI's agents work. Removed when dropped.
+/// A CLI's home with the directory `here`, where the CLI's agents work. Removed when dropped.
 struct TestHome(PathBuf);
 
 impl TestHome {
@@ -69,7 +69,7 @@ impl TestHome {
     }
 }
 
-/// A line of a transcript of Gemini CLI, in which the agent says a word at this time.
+/// A line of a transcript of Gemini CLI: the agent says a word at this time.
 fn reply(word: &str, at_ms: u64) -> String {
     let at = calendar::utc(at_ms);
     format!(
@@ -223,8 +223,8 @@ fn more_transcripts_than_the_limit_are_each_read_once() {
         look(&mut search, &sender);
         assert_eq!(replies(&events), [], "round {round}");
     }
-    // A transcript that was closed and grows again keeps its id, by which the terminal side knows
-    // it.
+    // A transcript that was closed and grows again keeps its id, since the terminal side identifies
+    // it by that.
     for (index, word) in [(0, "again"), (count - 1, "still")] {
         append(&paths[index], &reply(word, search.started_ms), 1_000_000);
         look(&mut search, &sender);
