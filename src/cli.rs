@@ -96,7 +96,7 @@ pub fn agent_relay(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     if arguments.next_if(|first| first == AS_AGENT_RELAY).is_none() {
         return run_printing(arguments.collect());
     }
-    // These words run a part of `bench` or `demo` that needs a process of its own.
+    // These words run a part of `bench` or `demo` in a separate process.
     let part = arguments
         .next_if(|word| [bench::FLOOR, demo::AGENT].map(OsStr::new).contains(&word.as_os_str()));
     if let Some(part) = part {

@@ -1,8 +1,8 @@
 //! The server of the Model Context Protocol: which lines of the client it answers, and how.
 //!
-//! [`Server`] is a state machine. It supports the revision 2026-07-28, in which each request stands
-//! for itself, and the earlier ones, which begin with `initialize`. A tool call runs a command of
-//! this program, and a driver runs it: [`Output::Run`].
+//! [`Server`] is a state machine. It supports the revision 2026-07-28, with independent requests,
+//! and earlier revisions, which begin with `initialize`. A tool call is a command of this program,
+//! which a driver runs: [`Output::Run`].
 
 mod message;
 mod pages;
@@ -39,16 +39,16 @@ const NAME: &str = "agent-relay";
 /// The most calls in progress.
 pub const CALLS_MAX: usize = 16;
 
-/// The interval at which the client is told that a call is in progress.
+/// The interval between two progress notices for a call.
 const PROGRESS_MS: u64 = 5000;
 
-/// The time in which calls may end after the end of the input.
+/// How long calls may take to end after the end of the input.
 const CLOSING_MS: u64 = 10_000;
 
-/// The time for which a client may keep the list of tools.
+/// How long a client may cache the list of tools.
 const TOOLS_TTL_MS: u64 = 3_600_000;
 
-/// The number of a call, by which the driver knows it.
+/// The number that identifies a call to the driver.
 pub type CallNumber = u64;
 
 /// An event for the server.
@@ -91,7 +91,7 @@ pub enum Output {
 pub struct Settings {
     /// This program's version.
     pub version: &'static str,
-    /// The agent in whose name the server acts.
+    /// The agent that the server acts for.
     pub name: String,
     /// Whether the name was stated, so that commands have to state it, too.
     pub states_name: bool,
@@ -111,7 +111,7 @@ pub struct Server {
     count: CallNumber,
     pages: Pages,
     rng: ChaCha20Rng,
-    /// The time at which the input was closed.
+    /// The time when the input was closed.
     closed_at: Option<Moment>,
 }
 
@@ -124,7 +124,7 @@ struct Call {
     shown: Shown,
     begun_at: Moment,
     progress: Option<Progress>,
-    /// Whether nobody waits for the result any more.
+    /// Whether the result is no longer needed.
     is_stopped: bool,
 }
 
@@ -135,7 +135,7 @@ struct Progress {
     due_at: Moment,
 }
 
-/// A request whose revision is known.
+/// A request with a known revision.
 struct Request<'a> {
     id: Id,
     method: Cow<'a, str>,
@@ -178,7 +178,7 @@ impl Server {
         self.closed_at.is_some() && self.calls.is_empty()
     }
 
-    /// The time at which [`Input::Timer`] is due.
+    /// The time when [`Input::Timer`] is due.
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
         let running = self.calls.iter().filter(|call| !call.is_stopped);
@@ -230,7 +230,7 @@ impl Server {
         out: &mut Vec<Output>,
     ) -> Result<(), Error> {
         if self.calls.iter().any(|call| call.id == id) {
-            // An answer with this id would be taken for that of the first request.
+            // An answer with this id would be taken for the answer to the first request.
             let error = Error::new(INVALID_REQUEST, "`id` is that of a request in progress");
             out.push(Output::Line(error.line()));
             return Ok(());

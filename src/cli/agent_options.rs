@@ -1,4 +1,4 @@
-//! The options that `run` and `spawn` share, and what they mean for a command.
+//! The options that `run` and `spawn` share, and their meaning for a command.
 
 use super::{failure::Failure, print::eprint_line, wrapped::check_name};
 use crate::{
@@ -24,8 +24,8 @@ pub(super) struct AgentOptions<'a> {
     pub(super) topics: &'a [String],
 }
 
-/// Declares `run` or `spawn`. The options of its own stand in two blocks, after `--key-file` and
-/// after `--mcp`. This is a macro because argh cannot take options from another struct.
+/// Declares `run` or `spawn`. Its own options stand in two blocks, after `--key-file` and after
+/// `--mcp`. This is a macro because argh cannot take options from another struct.
 macro_rules! agent_command {
     (
         $(#[$($attribute:tt)*])*
@@ -126,7 +126,7 @@ impl<'a> AgentOptions<'a> {
         self.name.map_or(Ok(()), check_name).map(|()| self.name)
     }
 
-    /// Whether the agent is told how to send messages: an agent CLI is, unless nobody wants that.
+    /// Whether the agent is told how to send messages: by default, an agent CLI is.
     pub(super) fn briefs(&self, command: &[OsString], recipes: &Book) -> bool {
         self.brief || (!self.no_brief && wrap::agent_cli(command, recipes).is_some())
     }
@@ -159,7 +159,7 @@ impl<'a> AgentOptions<'a> {
         if self.mcp { check_mcp(command, recipes) } else { Ok(()) }
     }
 
-    /// The arguments with which `run` gets these options, except the name.
+    /// The arguments that pass these options to `run`, except the name.
     pub(super) fn to_arguments(self) -> Result<Vec<OsString>, Failure> {
         let mut arguments = Vec::new();
         if let Some(file) = self.key_file {

@@ -194,7 +194,7 @@ impl Shown {
 /// The form of a list.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
-    /// The text in place of an empty list.
+    /// The text that replaces an empty list.
     empty: &'static str,
     is_long: bool,
     /// Whether agents that are away without mail have one line together.
@@ -215,7 +215,7 @@ impl Layout {
         let (dormant, mut listed): (Vec<_>, Vec<_>) =
             agents.iter().partition(|agent| self.sums_up && agent.is_dormant);
         listed.sort_by(|one, other| one.rank.cmp(&other.rank));
-        // The reasons are told below, with their remedies. The mark needs a selected row.
+        // The reasons are printed below, with their remedies. The mark needs a selected row.
         let mut columns = COLUMNS[1..COLUMNS.len() - 1].to_vec();
         let mut rows: Vec<_> =
             listed.iter().map(|agent| agent.cells[1..COLUMNS.len() - 1].to_vec()).collect();
@@ -335,7 +335,7 @@ struct Listed<'a> {
     /// The reason why the agent's CLI reports nothing by hooks, if it could.
     #[serde(skip_serializing_if = "Option::is_none")]
     no_hooks: Option<String>,
-    /// The dialog in which the agent's CLI asks its person something, if its choices have numbers.
+    /// The dialog on the agent's screen, if its choices are numbered.
     #[serde(skip_serializing_if = "Option::is_none")]
     dialog: Option<Dialog>,
     /// The latest collisions with other agents.
@@ -370,9 +370,9 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// Adds to a row what the agent's wrapper knows: what waits there, and a directory that is too long
-/// for the daemon. The wrapper also counts messages that the daemon has finished with (answers,
-/// at-most-once messages).
+/// Adds the facts of the agent's wrapper to a row: the messages that wait there, and a directory
+/// that is too long for the daemon. The wrapper also counts messages that the daemon has finished
+/// with (answers, at-most-once messages).
 fn completed<'a>(mut agent: AgentRow<'a>, wrapper: Option<&AgentState>) -> AgentRow<'a> {
     let Some(wrapper) = wrapper else { return agent };
     if agent.directory.is_none() {
@@ -397,7 +397,7 @@ pub(super) struct Wrappers {
 impl Wrappers {
     /// Lists the wrappers, which have so much time for all their answers together.
     pub(super) fn new(options: &HomeOptions, answers_ms: u64) -> Self {
-        // If the home is unknown, the empty path is used, in which no wrapper is found.
+        // If the home is unknown, the empty path is used, where no wrapper is found.
         let run_directory = options.home().map(|home| home.join(RUN_DIRECTORY)).unwrap_or_default();
         let names = match agent_around() {
             None => control::names(&run_directory).into_iter().collect(),
@@ -407,7 +407,8 @@ impl Wrappers {
         Self { run_directory, names, bridges, until_ms: clock::monotonic_ms() + answers_ms }
     }
 
-    /// Completes a row as [`completed`] does, for an agent of another machine with what that states.
+    /// Completes a row as [`completed`] does, for an agent of another machine with the data that it
+    /// states.
     pub(super) fn completed<'a>(
         &self,
         mut agent: AgentRow<'a>,
@@ -483,7 +484,7 @@ fn is_finished(agent: &AgentRow<'_>) -> bool {
     agent.unseen && agent.activity.as_deref() == Some(Activity::Idle.as_str())
 }
 
-/// A note about an agent whose CLI could report by hooks, and does not.
+/// A note about an agent whose CLI could report by hooks but does not.
 fn hookless(listed: &Listed<'_>) -> Option<String> {
     let (name, why) = (escaped(&listed.agent.name), escaped(listed.no_hooks.as_deref()?));
     Some(format!("note: {name} has no hooks, so messages are only typed: {why}"))
@@ -501,7 +502,7 @@ fn reason_to_wait(agent: &AgentRow<'_>) -> Option<String> {
 /// How long after the first prompt a program may take to create its transcript.
 const MISSED_MS: u64 = 10_000;
 
-/// A note about an agent whose messages are not read.
+/// A note about an agent if its messages are not read.
 fn remark(name: &str, source: Option<&Source>) -> Option<String> {
     let Some(Source::Missing { since }) = source else { return None };
     let missed_ms = clock::unix_ms().saturating_sub(*since);

@@ -1,10 +1,10 @@
 //! The words of the command line, checked against the descriptions of the commands before argh
 //! parses them.
 //!
-//! argh alone does not do: its errors are worded differently, it refuses `-`, `--as=x` and `-h`,
-//! and it parses a body that begins with a dash as an option. This module finds all mistakes first.
-//! The words that it hands to argh are always valid: for each command the options, with each value
-//! as a word of its own, then `--` and the other arguments.
+//! argh alone does not suffice: its errors are worded differently, it refuses `-`, `--as=x` and
+//! `-h`, and it parses a body that begins with a dash as an option. This module finds all mistakes
+//! first. The words that it hands to argh are always valid: for each command the options, with each
+//! value as a separate word, then `--` and the other arguments.
 
 use super::{failure::Failure, help, values::Kind};
 use crate::wrap::agents::{self, AGENTS};
@@ -34,7 +34,7 @@ const SYNONYMS: [(&str, &str, &[&str]); 5] = [
     ("forget", "purge", &["--forget"]),
 ];
 
-/// Returns the command that a word stands for, and the switches that it has then.
+/// Returns the command that a word names, and the switches that the word adds.
 pub(super) fn meaning(word: &str) -> (&str, &'static [&'static str]) {
     let synonym = SYNONYMS.iter().find(|(synonym, ..)| *synonym == word);
     synonym.map_or((word, &[]), |(_, name, switches)| (*name, *switches))
@@ -99,8 +99,8 @@ enum Mistake {
     },
     /// A missing argument or option: what to give, and the words that the command needs.
     Missing { what: String, words: String },
-    /// An unknown command: `word` is no command of the current command, or of the command below it
-    /// with the path `within`.
+    /// An unknown command: `word` is not a subcommand of the current command, or of the command
+    /// below it with the path `within`.
     NoCommand { word: String, within: Vec<String> },
 }
 
@@ -455,14 +455,14 @@ pub(super) const NAME: &str = "--name";
 /// The command that runs an agent.
 pub(super) const RUN: &str = "run";
 
-/// The options of `run` that say whether an agent is told how to speak.
+/// The options of `run` that decide whether an agent is told how to send messages.
 const BRIEF: &str = "--brief";
 const NO_BRIEF: &str = "--no-brief";
 
 /// The command that an option belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// The command in which it was found.
+    /// The command that contains it.
     Command,
     Program,
     /// The command that comes later.

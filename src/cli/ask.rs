@@ -41,7 +41,7 @@ use std::{thread, time::Duration};
 const PERSON_MS: u64 = 600_000;
 const AGENT_MS: u64 = Sync::TIMEOUT_MS;
 
-/// The time beyond the question's own in which the daemon says that the time is over.
+/// The extra time, beyond the question's own, for the daemon to report the timeout.
 const GRACE_MS: u64 = 5_000;
 
 /// The pause between two looks for the answer to an earlier question.
@@ -238,7 +238,7 @@ impl Ask {
         })
     }
 
-    /// Prints the answer to a question, and takes it out of the mailbox. Returns false if there is
+    /// Prints the answer to a question, and removes it from the mailbox. Returns false if there is
     /// no answer.
     fn show_answer_to(&self, client: &Client, question: &MessageRow<'_>) -> Result<bool, Failure> {
         let request = |Page { cursor, limit }| HistoryRequest {
@@ -284,7 +284,7 @@ impl Ask {
     }
 }
 
-/// A question that was sent, and whose answer is awaited.
+/// A sent question that awaits its answer.
 struct Question<'a> {
     client: &'a Client,
     to: &'a str,
@@ -300,8 +300,8 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// The id by which to look for the answer in the operator's mailbox: an answer becomes mail if
-    /// the connection that asked was lost.
+    /// The id of the answer in the operator's mailbox: an answer becomes mail if the connection
+    /// that asked was lost.
     fn mail_id(&self) -> Option<String> {
         self.id.clone().filter(|_| self.was_away)
     }
@@ -357,7 +357,7 @@ fn no_answer(to: &str, timeout: u64) -> String {
     format!("{to} did not answer within {}", time_limit(timeout))
 }
 
-/// The failure of a question that the daemon or the recipient has refused, or whose time is over.
+/// The failure of a question that was refused by the daemon or the recipient, or that timed out.
 fn refused(client: &Client, to: &str, id: Option<&str>, nack: &Nack) -> Failure {
     if nack.code == NackCode::SyncTimeout.as_str() {
         return timed_out(client, id, escaped(&nack.message));
@@ -406,7 +406,7 @@ fn answer_in(row: &MessageRow<'_>) -> Answer {
     Answer { from: row.from.to_string(), response, data }
 }
 
-/// The data of an answer whose text does not say that the answer is no.
+/// The data of an answer that means no although its text does not say so.
 const NO: &str = r#"{"response":false}"#;
 
 /// The text of an answer, escaped.

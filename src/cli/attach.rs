@@ -65,7 +65,7 @@ impl Attach {
     }
 }
 
-/// The way in which this terminal shows an agent.
+/// The way that this terminal shows an agent.
 pub(super) struct Show<'a> {
     pub(super) name: &'a str,
     pub(super) drive: bool,

@@ -44,7 +44,7 @@ const WINDOW: u64 = 512;
 /// the messages in flight have to fit into each receiver's socket, as they do on the floor.
 const FAN_OUT_WINDOW: u64 = 256;
 
-/// Large messages in flight. By default a queue holds 16 MiB, of which one sender may use 8 MiB.
+/// Large messages in flight. By default a queue holds 16 MiB, and one sender may use 8 MiB of that.
 const LARGE_WINDOW: u64 = 64;
 
 const BODY_BYTES: usize = 256;
@@ -178,7 +178,7 @@ struct Extent {
     messages: usize,
     /// The duration of a flood.
     flood: Duration,
-    /// The duration of the flood that shows what can be sustained, if there is one.
+    /// The duration of the flood that measures the sustained rate, if there is one.
     sustained: Option<Duration>,
 }
 

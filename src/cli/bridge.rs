@@ -27,7 +27,8 @@ const RETRY_MS: u64 = 1_000;
 /// The longest wait before the command is run again, in milliseconds.
 const RETRY_MS_MAX: u64 = 30_000;
 
-/// The duration after which a link counts as steady, in milliseconds: the waits start over.
+/// The minimum duration of a steady link, in milliseconds. After a steady link, the waits start
+/// over.
 const STEADY_MS: u64 = 10_000;
 
 /// Link agents of this machine to agents of another one, whose daemon a command reaches.
@@ -68,7 +69,7 @@ pub(super) struct Bridge {
 }
 
 impl Bridge {
-    /// Runs `command`, again whenever the link is lost. Without one, the command is that of
+    /// Runs `command`, again whenever the link is lost. Without `command`, runs the command in
     /// bridges.toml.
     pub(super) fn run(
         mut self,

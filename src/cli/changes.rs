@@ -24,7 +24,7 @@ use std::time::Duration;
 /// The time between two attempts to join.
 const RETRY_MS: u64 = 1000;
 
-/// The time between two looks at a daemon that reports no changes to this client.
+/// The interval between two queries of a daemon that reports no changes to this client.
 pub(super) const POLL_MS: u64 = 1000;
 
 /// Asks the daemon to report changes. Fails if the daemon is too old to do so, or refuses it.
@@ -48,7 +48,7 @@ pub(super) fn parse_change(json: &str) -> Result<Change<'_>, Failure> {
     parse(RequestName::Tap, json)
 }
 
-/// What happens on the connection.
+/// An event on the connection.
 #[derive(Debug)]
 pub(super) enum News {
     /// The daemon reports a change; this delivery carries it.
@@ -180,7 +180,7 @@ pub(super) fn join_again(options: &HomeOptions) -> Result<Client, Failure> {
     Ok(context.try_join(&|endpoint| identity.settings(endpoint))?)
 }
 
-/// Whether the daemon reports changes. A failure that is no refusal stays one.
+/// Whether the daemon reports changes. A failure other than a refusal is returned.
 pub(super) fn is_notified(followed: Result<(), Failure>) -> Result<bool, Failure> {
     match followed {
         Ok(()) => Ok(true),
@@ -189,7 +189,7 @@ pub(super) fn is_notified(followed: Result<(), Failure>) -> Result<bool, Failure
     }
 }
 
-/// Receives one event. `None` if it is no news.
+/// Receives one event. `None` if it is not news.
 fn receive(client: &Client, signals: &Receiver<Signal>, left: Option<u64>) -> Option<News> {
     let time = left.map_or_else(never, |left| after(Duration::from_millis(left)));
     // Waits for: the daemon's changes and answers, signals, a time. While the daemon is away: 1 s

@@ -1,9 +1,9 @@
 //! The words that complete a command line, for the scripts of `completions`.
 //!
 //! A script calls this program with the words before the cursor. The first line of the answer says
-//! how to go on: `words`, `files`, `directories`, or `command N`, if the words from number N on are
-//! a command line of their own. A candidate follows on each other line: the word, a tab, and a
-//! description. Nothing is started, and nothing is printed to standard error.
+//! how to complete: `words`, `files`, `directories`, or `command N`, if a separate command line
+//! begins at word N. A candidate follows on each other line: the word, a tab, and a description.
+//! Nothing is started, and nothing is printed to standard error.
 
 use super::{
     agents::activity,
@@ -33,11 +33,11 @@ use std::{collections::BTreeSet, ffi::OsString, thread, time::Duration};
 /// print candidates.
 pub(super) const COMPLETE: &str = "complete";
 
-/// The way in which bash gives the words: as they are typed, with their quotes.
+/// The form of bash's words: as they are typed, with their quotes.
 const QUOTED: &str = "quoted";
 
-/// The way in which PowerShell gives the words: with a dot before each, since Windows PowerShell
-/// drops empty arguments.
+/// The form of PowerShell's words: with a dot before each, since Windows PowerShell drops empty
+/// arguments.
 const MARKED: &str = "marked";
 
 /// The longest wait for the daemon.
@@ -46,7 +46,7 @@ const LOOK_UP: Duration = Duration::from_millis(250);
 /// The maximum number of candidates.
 const CANDIDATES_MAX: usize = 500;
 
-/// The number of messages whose ids and topics are candidates.
+/// The number of messages that provide ids and topics as candidates.
 const MESSAGES: usize = 200;
 
 /// The longest description.
@@ -86,7 +86,7 @@ fn unquoted(word: &str) -> String {
     plain
 }
 
-/// How a shell goes on.
+/// How a shell completes the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rest {
     /// Only the candidates are offered.
@@ -193,7 +193,7 @@ struct Place<'a> {
     arguments: usize,
     /// The options that are given.
     given: Vec<&'a str>,
-    /// The option whose value comes next.
+    /// The option that takes the next word as its value.
     valued: Option<&'a FlagInfo<'a>>,
     /// Whether `--` has not been given.
     may_be_option: bool,
@@ -205,11 +205,11 @@ struct Place<'a> {
 /// The result of a word before the cursor.
 enum Passed {
     On,
-    /// The word begins a command line of its own.
+    /// The word begins a separate command line.
     BeginOfCommand,
-    /// The word precedes a command line of its own.
+    /// The word precedes a separate command line.
     BeforeCommand,
-    /// The word is a mistake, after which nothing is known.
+    /// The word is a mistake, so that nothing is known about later words.
     Nowhere,
 }
 
@@ -280,7 +280,7 @@ impl<'a> Place<'a> {
         Passed::On
     }
 
-    /// Notes the value of an option by which the daemon is found.
+    /// Notes the value of an option that determines the daemon.
     fn note(&mut self, flag: &FlagInfo<'_>, value: &str) {
         match flag.long {
             "--home" => self.global.home = Some(value.to_owned()),

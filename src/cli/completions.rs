@@ -1,6 +1,6 @@
 //! `completions`: completion scripts for shells.
 //!
-//! A script knows nothing of the commands: it asks this program, whose answers `complete` makes.
+//! A script does not know the commands: it asks this program, which answers with `complete`.
 
 use super::{
     failure::{DONE, Failure},

@@ -1,5 +1,5 @@
-//! Conversations: the message that a message answers, the thread that it belongs to, and the message
-//! to several agents of which it is a part, as its sender states them.
+//! Conversations: the message that a message answers, its thread, and the message to several agents
+//! that it is part of, as its sender states them.
 
 use crate::wrap::teams::hash;
 use protocol::{
@@ -95,12 +95,12 @@ impl Several {
     /// The time within which all its parts are sent, in milliseconds.
     pub(super) const WITHIN_MS: u64 = 60_000;
 
-    /// Reads the message of which a row is a part. Unknown if the row is truncated.
+    /// Reads the message to several agents that a row is part of. Unknown if the row is truncated.
     pub(super) fn of_row(row: &MessageRow<'_>) -> Option<Self> {
         Self::of(&row.from, row.payload?, row.payload_meta?)
     }
 
-    /// Reads the message of which a copy is a part.
+    /// Reads the message to several agents that a copy is part of.
     pub(super) fn of_copy(copy: &TapCopy<'_>) -> Option<Self> {
         Self::of(&copy.from, copy.payload?, copy.payload_meta?)
     }

@@ -1,4 +1,4 @@
-//! `demo`: a conversation of two scripted agents, each in a terminal of its own.
+//! `demo`: a conversation of two scripted agents, each in a separate terminal.
 //!
 //! The command starts a daemon only for the demo, with its endpoint and home in a temporary
 //! directory. The agents are processes of this program. Each sends its lines of [`SCRIPT`], and

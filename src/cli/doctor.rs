@@ -1,5 +1,5 @@
-//! `doctor`: checks of what the daemon and the commands need, with remedies. It changes nothing but
-//! what `--mend` names.
+//! `doctor`: checks the requirements of the daemon and the commands, and prints remedies. It
+//! changes only what `--mend` names.
 
 use super::{
     bridges,

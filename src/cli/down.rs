@@ -67,7 +67,7 @@ impl Down {
 
 /// A daemon that was stopped.
 pub(super) struct Stopped {
-    /// The endpoint at which the daemon listened.
+    /// The endpoint that the daemon listened at.
     pub(super) endpoint: String,
     pub(super) version: String,
 }

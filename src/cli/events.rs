@@ -78,7 +78,7 @@ impl Events {
             seen: Seen::new(self.since.unwrap_or_else(clock::unix_ms)),
             agents: Agents::default(),
         };
-        // What the agents did before the daemon tells of changes is no event.
+        // The agents' activities before the daemon reports changes are not events.
         each_agent(&join(options)?, |row| {
             follower.agents.take_over(&row);
             Ok(())
@@ -137,14 +137,14 @@ impl Printer {
     }
 }
 
-/// Says on standard error what is left out of the past.
+/// Prints a warning on standard error about the omitted part of the past.
 fn say_what_is_left_out(past: &Past) {
     if let Some(why) = &past.left_out {
         eprint_line(why);
     }
 }
 
-/// The events as they come, each of which is printed once.
+/// The events in order, each printed once.
 struct Follower {
     printer: Printer,
     seen: Seen,
@@ -152,7 +152,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Prints the past. The daemon tells of changes already, so that none is missed.
+    /// Prints the past. The daemon already reports changes, so that none is missed.
     fn print_past(
         &mut self,
         changes: &Changes<'_>,
@@ -165,7 +165,7 @@ impl Follower {
         past.events.iter().try_for_each(|event| self.print_once(event))
     }
 
-    /// Prints changes for as long as the daemon tells of them.
+    /// Prints changes as long as the daemon reports them.
     fn run(mut self, mut changes: Changes<'_>) -> Result<i32, Failure> {
         let mut is_away = false;
         loop {
@@ -211,7 +211,7 @@ impl Follower {
         }
     }
 
-    /// Prints what has happened since the connection was lost, as far as it is known.
+    /// Prints the events since the connection was lost, as far as they are known.
     fn catch_up(&mut self, changes: &Changes<'_>) -> Result<(), CatchUp> {
         let Some(client) = changes.client() else { return Ok(()) };
         let (last, from) = (self.seen.last(), self.seen.floor());

@@ -60,7 +60,7 @@ impl Failure {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// Adds the code with which the daemon or the recipient refused something.
+    /// Adds the code of the daemon's or the recipient's refusal.
     pub(super) fn refused(self, code: &str) -> Self {
         Self { refusal: Some(code.to_owned()), ..self }
     }
@@ -139,7 +139,7 @@ impl Failure {
     }
 }
 
-/// Reports each failure of several results on a line of its own, or as JSON. Returns the exit code:
+/// Reports each failure of several results on a separate line, or as JSON. Returns the exit code:
 /// the first failure's, or [`DONE`].
 pub(super) fn first_failure(json: bool, results: impl Iterator<Item = Result<(), Failure>>) -> i32 {
     let codes = results.map(|result| exit_code_as(json, result.map(|()| DONE)));

@@ -1,4 +1,4 @@
-//! Names that are made up for agents, from the folder in which they start.
+//! Names that are made up for agents, from their working directories.
 //!
 //! A made-up name belongs to its folder for good, once a message has it: an agent in another folder
 //! of the same name gets another one, and never the first one's messages. Agents in one folder at
@@ -103,7 +103,7 @@ impl FolderName {
             None => is_connected.is_none(),
             Some(owner) => owner == path && is_connected != Some(true),
         };
-        // One whose connection is lost for a moment runs, too.
+        // An agent that has just lost its connection runs, too.
         if !is_free || ControlClient::connect(&home.join(RUN_DIRECTORY), &name).is_ok() {
             return Ok(None);
         }
@@ -119,8 +119,8 @@ impl FolderName {
         Ok(Some(Self { name, file, is_new, _in_use: in_use }))
     }
 
-    /// Forgets the name of an agent that has ended, if it is new, and neither a message nor a record
-    /// has it: that of a run that only printed its version, say.
+    /// Forgets the name of an agent that has ended, if the name is new and neither a message nor a
+    /// record has it. A run that only printed its version leaves such a name, for example.
     pub(super) fn give_back(&self, context: &Context) -> Result<(), Failure> {
         let identity = Identity::of_process(context)?;
         // Only its person's commands make a daemon forget a name.
@@ -181,7 +181,7 @@ pub(super) fn rename(
     renamed.and(removed)
 }
 
-/// Returns the folder to which the name of an agent belongs, if the name was made up for it.
+/// Returns the folder that the name of an agent was made up for, if it was.
 pub(super) fn folder_of(home: &Path, name: &str) -> Option<PathBuf> {
     let name = Name::parse(name).ok()?.folded();
     fs::read_to_string(file_of(&home.join(DIRECTORY), &name)).ok().map(PathBuf::from)
@@ -257,8 +257,8 @@ fn lock(path: &Path) -> Result<Lock, Failure> {
     }
 }
 
-/// Makes a valid name of a folder's name. Names have the letters of ASCII only, so that nobody's
-/// looks like another's; letters of other scripts are written in those.
+/// Makes a valid name from a folder's name. Names have only ASCII letters, so that no two names
+/// look alike; other scripts are transliterated.
 fn base(folder: &Path) -> String {
     let folder = folder.file_name().unwrap_or_default().to_string_lossy();
     let folder = deunicode_with_tofu(&folder, "-");

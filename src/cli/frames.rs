@@ -1,5 +1,5 @@
 //! Other agents' texts in the output of commands that an agent runs. They are printed in frames; in
-//! output for scripts, lines that look like a frame's get a backslash instead.
+//! output for scripts, lines that look like a frame's lines get a backslash instead.
 
 use super::{
     failure::Failure,
@@ -20,7 +20,7 @@ use terminal::{
 /// The longest wait for the state of the agent's wrapper.
 const STATE: Duration = Duration::from_secs(10);
 
-/// Returns a text in a frame of its own.
+/// Returns a text in a frame.
 pub(super) fn framed(origin: Origin<'_>, body: &str) -> Result<String, Failure> {
     let seed = random::bytes().map_err(Failure::because)?;
     let hex = frame::draw(&mut ChaCha20Rng::from_seed(seed), body);

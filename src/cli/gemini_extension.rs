@@ -1,4 +1,4 @@
-//! `gemini-extension`: write the extension by which Gemini CLI runs hooks.
+//! `gemini-extension`: write the extension that makes Gemini CLI run hooks.
 
 use super::{
     failure::{DONE, Failure},
@@ -85,7 +85,7 @@ fn is_ours(manifest: &Path) -> bool {
         name: String,
     }
     let mut json = Vec::new();
-    // What cannot be read is somebody else's.
+    // A manifest that cannot be read belongs to another program.
     let read =
         File::open(manifest).and_then(|file| file.take(MANIFEST_BYTES_MAX).read_to_end(&mut json));
     let manifest: Option<Manifest> = read.ok().and_then(|_| serde_json::from_slice(&json).ok());

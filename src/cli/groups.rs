@@ -50,7 +50,7 @@ pub(super) fn in_words(options: &HomeOptions) -> Result<Option<String>, Failure>
     Ok((!words.is_empty()).then(|| format!("groups: {}", escaped(&words.join(", ")))))
 }
 
-/// The home with the teams: inside an agent, that of its wrapper.
+/// The home with the teams: inside an agent, its wrapper's home.
 fn home(options: &HomeOptions) -> Result<PathBuf, Failure> {
     let of_wrapper = wrapper_around().and_then(|it| it.run_directory.parent().map(PathBuf::from));
     of_wrapper.map_or_else(|| Ok(options.home()?), Ok)

@@ -192,7 +192,7 @@ impl History {
     }
 }
 
-/// The thread of a message: that of the message that it answers, if it names none.
+/// The thread of a message, or else the thread of the message that it answers.
 fn thread_of(client: &Client, row: &MessageRow<'_>) -> Result<Option<String>, Failure> {
     let place = |row: MessageRow<'_>| {
         with_content(client, row, |row: &MessageRow<'_>| Ok(Conversation::of_row(row)))

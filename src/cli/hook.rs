@@ -1,5 +1,5 @@
 //! `agent-relay-wrap hook`: the command that agent CLIs run as their hook. It reports to the
-//! wrapper of its agent, and prints what the wrapper answers.
+//! wrapper of its agent, and prints the wrapper's answer.
 //!
 //! A hook must never hold up its CLI, nor fail in front of its user: whatever goes wrong, it prints
 //! nothing and ends with 0.
@@ -44,7 +44,7 @@ const WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 pub(super) fn run(words: &[OsString]) -> i32 {
     let Some(hook) = Hook::of(words) else {
         eprint_line(USAGE);
-        // Not 2, with which a hook of Claude Code forbids something.
+        // Not 2: a hook of Claude Code forbids something with that code.
         return 1;
     };
     hook.run().map_or(DONE, |(wrapper, printed)| {

@@ -1,5 +1,5 @@
-//! The identity with which a command joins if no name is stated: the operator, or a companion of
-//! the wrapped agent in which the command runs.
+//! The identity of a command without a stated name: the operator, or a companion of the wrapped
+//! agent around the command.
 
 use super::failure::{Failure, USAGE};
 use crate::wrap::agents::AGENTS;
@@ -74,7 +74,7 @@ impl Identity {
         }
     }
 
-    /// The settings with which to join. A person without the operator's key joins as a guest.
+    /// The settings to join with. A person without the operator's key joins as a guest.
     pub(super) fn settings(&self, endpoint: &str) -> Settings {
         match self {
             Self::Companion(agent, key) => Settings::companion(endpoint, agent, key.clone()),
@@ -91,7 +91,7 @@ pub(super) fn is_in_agent() -> bool {
     agent_around().is_some() || variable_of_agent().is_some()
 }
 
-/// Returns the variable by which an agent CLI marks its commands, if it is set.
+/// Returns the variable that an agent CLI sets for its commands, if it is set.
 fn variable_of_agent() -> Option<&'static str> {
     let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
     AGENTS.iter().filter_map(|agent| agent.command_variable).find(is_set)
@@ -125,8 +125,9 @@ pub(super) fn key_of(
     }
 }
 
-/// Returns the key with which to join under a name: the name's own, or else a person's, the
-/// operator's. With that, the name is not kept for who could resume its session after a start.
+/// Returns the key to join with under a name: the name's own, or else a person's, the operator's.
+/// With the operator's key, the daemon does not reserve the name after a start for a client that
+/// could resume its session.
 pub(super) fn joining_key(own: Option<&Secret>, keys: &Keys, endpoint: &str) -> Option<Secret> {
     let operators = || keys.of_daemon_at(endpoint).ok().filter(|_| agent_around().is_none());
     own.cloned().or_else(operators)

@@ -28,8 +28,8 @@ pub(super) fn read_text(path: Option<&str>, bytes_max: u64) -> Result<String, Fa
     })
 }
 
-/// Asks the person at the terminal a question to which most say yes. Returns whether the answer is
-/// none but yes.
+/// Asks the person at the terminal a question with the default yes. Returns whether the answer is
+/// yes. Returns whether the answer is none but yes.
 pub(super) fn agrees(question: &str) -> Result<bool, Failure> {
     eprint_question(format_args!("{question} [Y/n]"));
     let mut answer = String::new();

@@ -22,9 +22,9 @@ const WAIT_MS: u64 = service::PENDING_MAX.as_millis() as u64;
 /// The pause between two checks: no system reports that a socket has appeared.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Returns the installed service whose daemon is this context's, if the system reports the state of
-/// services. If the system does not answer, the result is `None`, since the system would not start
-/// the service either.
+/// Returns the installed service of this context's daemon, if the system reports the state of
+/// services. If the system does not answer, returns `None`, since it would not start the service
+/// either.
 pub(super) fn of(context: &Context) -> Option<Installed> {
     let installed = service::watched().ok().flatten()?;
     let is_its_home =
@@ -55,8 +55,8 @@ pub(super) fn check_program(installed: &Installed) -> Result<(), Failure> {
     )))
 }
 
-/// Starts the installed service whose daemon is this context's, and waits until clients can
-/// connect. Returns false if there is none.
+/// Starts the installed service of this context's daemon, and waits until clients can connect.
+/// Returns false if there is none.
 pub(super) fn start_if_installed(context: &mut Context) -> Result<bool, Failure> {
     let Some(installed) = of(context) else { return Ok(false) };
     start(context, &installed).map(|_| true)

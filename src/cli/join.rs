@@ -64,7 +64,7 @@ pub(super) fn start_by_command(context: &mut Context) -> Result<bool, Failure> {
     }
 }
 
-/// Starts a daemon for a person, and allows automatic starts from then on. Returns false if another
+/// Starts a daemon for a person, and allows automatic starts afterwards. Returns false if another
 /// process was faster.
 pub(super) fn start_for_person(context: &mut Context) -> Result<bool, Failure> {
     let started = launch::start(context, &|| false)?;

@@ -1,4 +1,4 @@
-//! Starts of a daemon in a process of its own.
+//! Starts of a daemon in a separate process.
 
 use super::{
     failure::{Failure, TIMED_OUT},
@@ -23,7 +23,7 @@ const START_MS: u64 = 15_000;
 /// The pause between two attempts to connect: no system reports that a socket has appeared.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The pause between two looks at the log of a daemon that starts, in milliseconds.
+/// The pause between two reads of the log of a daemon that starts, in milliseconds.
 const LOOK_INTERVAL_MS: u64 = 1_000;
 
 /// A daemon that was started.
@@ -129,7 +129,7 @@ impl<'a> Patience<'a> {
         Self { log, log_end, deadline: now + START_MS, next_look: now, heard: None }
     }
 
-    /// Whether nothing was heard of the daemon for too long. Prints what is heard.
+    /// Whether the daemon has been silent for too long. Prints its log.
     fn is_over(&mut self) -> bool {
         let now = clock::monotonic_ms();
         if now >= self.next_look {
@@ -177,7 +177,7 @@ fn is_yet_to_listen(context: &Context) -> Result<bool, Failure> {
     Ok(context.is_locked()? && !elsewhere.is_some_and(is_up_at))
 }
 
-/// Starts the service that serves this user from an account of its own, and waits until clients can
+/// Starts the service that serves this user under a separate account, and waits until clients can
 /// connect. A daemon of this user's account would not have the messages that wait in the service.
 fn start_service(context: &Context, service: &Service) -> Result<(), Failure> {
     service::start().map_err(|error| match error.kind() {
@@ -223,7 +223,7 @@ fn pid(client: &Client) -> Option<u32> {
     daemon_process(client).ok()?.map(|about| about.pid)
 }
 
-/// The arguments with which a program starts a daemon. `mode` is one of the hidden options of `up`:
+/// The arguments that make a program start a daemon. `mode` is one of the hidden options of `up`:
 /// `--detached`, `--service` or `--supervised`.
 pub(super) fn arguments(context: &Context, mode: &str) -> Vec<OsString> {
     arguments_for(&context.home, context.sources.option.as_deref(), mode)

@@ -142,7 +142,7 @@ impl Side {
         })
     }
 
-    /// Reports that there is no link, for this reason.
+    /// Reports the loss of the link and its reason.
     pub(super) fn lost(&self, why: &str) {
         let why = why.to_owned();
         self.reporting.reporter().update(move |report| report.lost(&why));

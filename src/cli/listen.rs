@@ -96,7 +96,7 @@ impl Listen {
         Ok(DONE)
     }
 
-    /// Settings with which no more messages are in flight than are to be printed.
+    /// Settings that limit the messages in flight to those that are to be printed.
     fn settings(&self, endpoint: &str, key: Option<Secret>) -> Settings {
         let default = Capabilities { resume: true, ..Capabilities::default() };
         let max_inflight = self.count.unwrap_or(u64::MAX).min(default.max_inflight);
@@ -104,7 +104,7 @@ impl Listen {
         Settings { capabilities, key, ..Settings::agent(endpoint, &self.name) }
     }
 
-    /// Says on standard error what is listened to.
+    /// Prints on standard error what the command listens to.
     fn announce(&self, client: &Client) {
         let name = escaped(client.name());
         let topics = self.topic.iter().map(|topic| format!("\"{}\"", escaped(topic)));

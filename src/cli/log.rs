@@ -62,7 +62,7 @@ pub(super) struct Logging {
 
 impl Logging {
     /// Writes the message of a failure as the last line, instead of printing it: standard error may
-    /// be a terminal or a pipe that nobody reads.
+    /// be a terminal or an unread pipe.
     pub(super) fn conclude(self, ended: Result<i32, Failure>) -> Result<i32, Failure> {
         ended.map_err(|failure| {
             if let Some(line) = failure.line() {
@@ -136,7 +136,7 @@ fn log_panics(queue: Arc<LogQueue>) {
     }));
 }
 
-/// Writes one line to the daemon's log, from another process than the daemon. Errors are ignored,
+/// Writes one line to the daemon's logfrom a process other than the daemon. Errors are ignored,
 /// since there is no other place for the line.
 pub(super) fn note(home: &Path, line: &str) {
     let path = home.join(FILE);

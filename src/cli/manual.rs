@@ -59,7 +59,7 @@ fn pages(programs: &Programs, date: &str) -> Vec<(String, String)> {
     pages
 }
 
-/// Adds the page of a command, and those of its own commands.
+/// Adds the page of a command, and the pages of its subcommands.
 fn add(
     pages: &mut Vec<(String, String)>,
     words: &[String],
@@ -159,7 +159,7 @@ impl Page {
         self.line(&format!(".SH {title}"));
     }
 
-    /// Adds a paragraph whose text is escaped already. Bold and italic words stay on one line.
+    /// Adds a paragraph with escaped text. Bold and italic words stay on one line.
     fn filled(&mut self, text: &str) {
         let mut line = String::new();
         for word in text.split(' ').filter(|word| !word.is_empty()) {
@@ -180,7 +180,7 @@ impl Page {
         }
     }
 
-    /// Adds a line of text, which is no request even if it begins with a dot.
+    /// Adds a line of text, also one that begins with a dot and would be a request.
     fn text_line(&mut self, line: &str) {
         let guard = if line.starts_with('.') { "\\&" } else { "" };
         self.line(&format!("{guard}{line}"));

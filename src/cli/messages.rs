@@ -185,7 +185,7 @@ pub(super) fn whole_text(payload: &RawValue) -> String {
 pub(super) struct DeliveryWords {
     /// The text of a [`DeliveryState`].
     pub(super) state: String,
-    /// A word that qualifies the state: what the message waits for, why it is dead, or the state
+    /// A word that qualifies the state: the obstacle, the reason of a dead message, or the state
     /// that its agent reported.
     detail: Option<String>,
     /// The reason for the state, with a remedy.

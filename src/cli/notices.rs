@@ -4,7 +4,7 @@ use super::{failure::Failure, print::eprint_line};
 use client::{ConnectionState, Event};
 use protocol::text::escaped;
 
-/// Notices about events other than those for which a command waits.
+/// Notices about events that a command does not wait for.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     /// Whether the connection is lost and this was reported.

@@ -124,7 +124,7 @@ impl Policy {
     }
 }
 
-/// The home whose policy.toml is in force: a service has its own.
+/// The home with the policy.toml in force: a service has its own home.
 fn policy_home(context: &Context) -> &Path {
     context.sources.service_used().map_or(&context.home, |service| &service.home)
 }

@@ -97,8 +97,7 @@ impl Out {
         self.table_with_notes(columns, rows.into_iter().map(|row| (row, None)).collect(), empty)
     }
 
-    /// Prints a table as [`Self::table`] does, with a note on lines of its own below each row that
-    /// has one.
+    /// Prints a table as [`Self::table`] does, with the notes of rows on separate lines below them.
     pub(super) fn table_with_notes(
         &mut self,
         columns: &[Column],
@@ -148,7 +147,7 @@ pub(super) fn eprint_question(question: impl Display) {
     drop(write!(stderr, "{LINE_PREFIX}{question} ").and_then(|()| stderr.flush()));
 }
 
-/// The least width for which output is fitted.
+/// The minimum width that output is fitted to.
 const COLUMNS_MIN: usize = 20;
 
 /// The indent of the lines of a long note.

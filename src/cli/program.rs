@@ -1,4 +1,4 @@
-//! This program itself: its version, its file, and the argument with which it starts itself.
+//! This program itself: its version, its file, and the argument that makes it start itself.
 
 use super::failure::Failure;
 use std::{env, path::PathBuf, sync::OnceLock};

@@ -119,8 +119,8 @@ fn recipients(client: &Client, row: &MessageRow<'_>) -> Result<Recipients, Failu
     Ok(found.unwrap_or_else(|| Recipients::of(row)))
 }
 
-/// Returns the recipients of the message of which a row is a part: they are found by the history of
-/// the sender, since each SEND has an id of its own.
+/// Returns the recipients of the message that a row is part of. They are found in the sender's
+/// history, since each of its SENDs has a different id.
 fn recipients_of_several(
     client: &Client,
     row: &MessageRow<'_>,
@@ -151,7 +151,7 @@ fn recipients_of_several(
     Ok(found.map_or_else(|| Recipients::of(row), |(found, _)| found))
 }
 
-/// Returns what the first line of a message's frame states.
+/// Returns the data for the first line of a message's frame.
 fn head<'a>(row: &'a MessageRow<'_>, thread: Option<&'a str>) -> Head<'a> {
     let auth =
         Some(row.auth).filter(|auth| !matches!(auth, Proof::Key | Proof::Token | Proof::Claim));

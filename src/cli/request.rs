@@ -171,8 +171,8 @@ pub(super) fn agent_row_within<T>(
     Ok(with(agents.iter().find(|row| row.name.eq_ignore_ascii_case(name))))
 }
 
-/// Returns a text that is no name, and after which `name` is the first possible name in the order
-/// of the daemon's list.
+/// Returns a text that is not a valid name and directly precedes `name` in the order of the
+/// daemon's list.
 fn just_before(name: &str) -> String {
     let mut text = name.to_ascii_lowercase();
     if let Some(last) = text.pop() {

@@ -34,7 +34,7 @@ use std::{
     time::Duration,
 };
 
-/// The lock in the home directory under which automatic starts are made.
+/// The lock in the home directory that automatic starts hold.
 const LOCK_FILE: &str = "start.lock";
 
 /// The longest wait of a command for the start lock: the longest time that a start takes.

@@ -230,8 +230,8 @@ impl Run {
         Ok(input::agrees(&question)?.then_some(name))
     }
 
-    /// Returns the way in which the command is run. This process may become the front of a child,
-    /// which returns; no other thread may run.
+    /// Returns the way to run the command. This process may become the front of a child, and the
+    /// function then returns in the child; no other thread may run.
     fn way(&self, context: &Context, command: &[OsString], recipes: &Book) -> Result<Way, Failure> {
         let obstacle = if context.config.on_hangup == OnHangup::End {
             "on_hangup is \"end\" in config.toml"
@@ -261,7 +261,7 @@ impl Run {
         name: &str,
         command: Vec<OsString>,
     ) -> Result<Left, Failure> {
-        // A command that cannot be run has an exit code of its own.
+        // A command that cannot be run has a separate exit code.
         pty::check(&command, None).map_err(|error| explain(WrapError::Command(error)))?;
         let mut options = self.agent_options().to_arguments()?;
         if let Some(file) = &self.record {
@@ -311,9 +311,9 @@ impl Run {
     }
 }
 
-/// The way in which a command is run.
+/// A way to run a command.
 enum Way {
-    /// In this process. With a front, it goes on without its terminal.
+    /// In this process. With a front, it can continue without its terminal.
     Here(Option<Front>),
     /// In the background, and this process shows it.
     Background,
@@ -327,8 +327,8 @@ type LaterLog = Rc<RefCell<Option<Logging>>>;
 /// Begins a log, and returns its file.
 type BeginLog = Box<dyn FnOnce() -> Option<File>>;
 
-/// Returns what to do when an agent CLI goes on without its terminal: its log begins, which is also
-/// returned for the standard output.
+/// Returns the function for when an agent CLI continues without its terminal: it begins the log,
+/// and returns it for use as standard output.
 fn begin_log(home: &Path, name: &str, later: &LaterLog) -> BeginLog {
     let (home, name, later) = (home.to_owned(), name.to_owned(), Rc::clone(later));
     Box::new(move || {
@@ -364,8 +364,8 @@ fn report(name: &str, ended: &Ended, has_terminal: bool) {
     }
 }
 
-/// Gives back a name that was made up and that nothing has. If that fails, the name stays the
-/// folder's, as that of any agent does.
+/// Releases a made-up name that nothing uses. If that fails, the name stays reserved for the
+/// folder, like any agent's.
 fn give_back(made_up: Option<&FolderName>, context: &Context) {
     drop(made_up.map(|made_up| made_up.give_back(context)));
 }
@@ -383,7 +383,7 @@ fn made_up_name(context: &mut Context, command: &[OsString]) -> Result<FolderNam
     Ok(made_up)
 }
 
-/// The directory in which this process runs.
+/// This process's working directory.
 fn current_directory() -> Result<PathBuf, Failure> {
     paths::current_directory().map_err(Failure::because)
 }

@@ -146,7 +146,7 @@ struct Accepted {
 /// The longest wait for the outcome of a message to another machine, in milliseconds.
 const ARRIVAL_MS: u64 = 5_000;
 
-/// The pause between two looks at the state of such a message.
+/// The pause between two queries of such a message's state.
 const ARRIVAL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Send {
@@ -394,7 +394,7 @@ impl One<'_> {
 /// A delivery that the daemon has accepted.
 pub(super) struct Queued {
     pub(super) id: String,
-    /// The moment at which it ends undelivered.
+    /// The moment when it expires.
     expires: Option<u64>,
     is_acknowledged: bool,
 }
@@ -402,8 +402,8 @@ pub(super) struct Queued {
 /// The longest wait for a delivery's id.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Asks for the delivery of a message, whose id people see. `None` if the message is not accepted,
-/// if the sender may not ask, or if the daemon does not answer now.
+/// Asks for the delivery of a message by the id that people see. `None` if the message is not
+/// accepted, if the sender may not ask, or if the daemon does not answer now.
 pub(super) fn delivery_of(client: &Client, send_id: &SendId) -> Result<Option<Queued>, Failure> {
     let request = MessageRequest { id: send_id.0.clone(), limit: Some(1), ..Default::default() };
     let request = to_raw_value(&request).expect("a request is JSON");

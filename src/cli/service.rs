@@ -141,19 +141,19 @@ struct ServiceStatus {
     program: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     home: Option<String>,
-    /// The user that a service with an account of its own serves.
+    /// The user that a service with a separate account serves.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
     enabled: bool,
     running: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
-    /// The time from which on clients can connect, in milliseconds since 1970.
+    /// The time since which clients can connect, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<String>,
-    /// The directory in which the owner could replace the service's program.
+    /// A directory where the owner could replace the service's program.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaceable_in: Option<String>,
 }
@@ -188,7 +188,7 @@ impl Install {
         }
     }
 
-    /// Installs a service under an account of its own, for its owner.
+    /// Installs a service under a separate account, for its owner.
     fn install_for_owner(&self, site: &Site, options: &HomeOptions) -> Result<i32, Failure> {
         if options.home.is_some() || options.endpoint.is_some() {
             return Err(Failure::usage("a service has its own home and endpoint")
@@ -423,8 +423,8 @@ fn remove_service_file(owner: &User) -> Result<bool, Failure> {
 }
 
 /// Returns the context of the service's daemon, with the home and the endpoint of the service's
-/// definition before those of `options`. For a service with an account of its own, the home is this
-/// user's, which has service.toml: the owner cannot read the service's home.
+/// definition taking precedence over `options`. For a service with a separate account, the home is
+/// this user's, which has service.toml: the owner cannot read the service's home.
 fn context_of(options: &HomeOptions, installed: &Installed) -> Result<Context, Failure> {
     let word = |option: &str| installed.after(option).map(str::to_owned);
     let home = if installed.kind == Kind::Service { own_home()? } else { word("--home") };
@@ -511,8 +511,8 @@ fn show(context: &Context, installed: &Installed, json: bool) -> Result<bool, Fa
     Ok(pid.is_some())
 }
 
-/// Returns the directory in which the owner could replace the program of a service that has an
-/// account of its own.
+/// Returns a directory where the owner could replace the program of a service with a separate
+/// account.
 fn replaceable_in(installed: &Installed) -> Option<String> {
     let (owner, program) = (installed.owner()?, installed.program.as_ref()?);
     // An error here is ignored, since the rest of the report is still useful.

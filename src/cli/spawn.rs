@@ -34,15 +34,14 @@ use std::{
 /// The longest wait until the agent runs and has joined.
 const START_MS: u64 = 30_000;
 
-/// The time for which agents must run to count as started: a CLI that does not find its conversation
-/// ends at once.
+/// How long an agent must run to count as started: a CLI that does not find its conversation ends
+/// at once.
 pub(super) const STARTED_MS: u64 = 2000;
 
-/// The longest wait for the end of a wrapper whose command has ended: longer than its last messages
-/// take.
+/// The longest wait for the end of a wrapper after its command's end. Its last messages take less.
 const END_MS: u64 = 10_000;
 
-/// The pause between two requests to the new wrapper, whose socket may not exist yet.
+/// The pause between two requests to the new wrapper. Its socket may not exist yet.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 agent_command! {
@@ -138,13 +137,13 @@ pub(super) struct Agent<'a> {
     pub(super) restored: Option<Option<&'a str>>,
 }
 
-/// An agent whose wrapper was started.
+/// An agent with a started wrapper.
 pub(super) struct Starting {
     name: String,
     log: PathBuf,
     log_end: u64,
     wrapper: Detached,
-    /// The moment of the monotonic clock at which it must have started.
+    /// The moment of the monotonic clock when it must have started.
     deadline: u64,
 }
 

@@ -189,7 +189,7 @@ fn show_delivery(out: &mut Out, row: &MessageRow<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the recipient of an open delivery, if it is known what that does.
+/// Returns the recipient of an open delivery, if its activity is known.
 fn recipient(client: &Client, row: &MessageRow<'_>) -> Result<Option<Recipient>, Failure> {
     if row.delivery.ended.is_some() {
         return Ok(None);
@@ -197,7 +197,7 @@ fn recipient(client: &Client, row: &MessageRow<'_>) -> Result<Option<Recipient>,
     agent_row(client, &row.to, |agent| Recipient::of(agent?))
 }
 
-/// Prints what the recipient of a delivery does.
+/// Prints the activity of a delivery's recipient.
 fn show_recipient(
     out: &mut Out,
     row: &MessageRow<'_>,

@@ -72,7 +72,7 @@ impl Stop {
     }
 }
 
-/// The moment until which commands that begin to stop now are waited for.
+/// The deadline for commands that begin to stop now.
 pub(super) fn deadline() -> u64 {
     clock::monotonic_ms().saturating_add(END_MS)
 }

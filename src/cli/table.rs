@@ -5,7 +5,7 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 /// The blanks between two columns.
 const GAP: usize = 2;
 
-/// The width to which columns are cut in a very narrow terminal.
+/// The width of cut columns in a very narrow terminal.
 const LEAST: usize = 3;
 
 /// The sign at the end of a cut cell.
@@ -15,19 +15,19 @@ const CUT: char = '…';
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     heading: &'static str,
-    /// The width below which the column is only cut if the table does not fit otherwise.
+    /// The minimum width: the column becomes narrower only if the table does not fit otherwise.
     min: usize,
     /// Whether the column is left out if the table is too wide.
     is_optional: bool,
 }
 
 impl Column {
-    /// A column whose cells are never cut, such as ids.
+    /// A column that is never cut, such as ids.
     pub(super) const fn whole(heading: &'static str) -> Self {
         Self { heading, min: usize::MAX, is_optional: false }
     }
 
-    /// A column whose cells may be cut to this width.
+    /// A column that may be cut to this width.
     pub(super) const fn cut(heading: &'static str, min: usize) -> Self {
         Self { heading, min, is_optional: false }
     }

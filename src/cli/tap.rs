@@ -209,7 +209,7 @@ pub(super) fn is_copy(delivery: &Delivery) -> bool {
     delivery.from == RELAY && delivery.kind == relay::TAP
 }
 
-/// The id by which the message or answer of a copy can be asked for.
+/// The id for a query of a copy's message or answer.
 pub(super) fn id<'a>(copy: &'a TapCopy<'_>) -> &'a str {
     let of_answer = copy.answer.as_ref().and_then(|answer| answer.id.as_deref());
     of_answer.or(copy.id.as_deref()).unwrap_or(&copy.send_id)

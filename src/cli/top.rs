@@ -60,7 +60,7 @@ const DRAW_MS: u64 = 100;
 /// The least time between two drawings after a key.
 const DRAW_KEY_MS: u64 = 20;
 
-/// The time between two looks at an agent's screen.
+/// The time between two snapshots of an agent's screen.
 const PREVIEW_MS: u64 = 1000;
 
 /// The most news that wait to be shown. A thread that has more waits.
@@ -121,7 +121,7 @@ fn is_dumb() -> bool {
 }
 
 /// Runs `agent-relay` without a command in a person's terminal: shows `top` if a daemon runs, or
-/// else what can be done. `None` if this process has no such terminal.
+/// else the possible next steps. `None` if this process has no such terminal.
 pub(super) fn alone(options: &HomeOptions) -> Option<Result<i32, Failure>> {
     if check_terminal().is_err() || agent_around().is_some() {
         return None;
@@ -175,7 +175,7 @@ struct Running {
     has_title: bool,
     input: Input,
     _listening: stop_signals::Listening,
-    /// The agent whose screen was asked for last, and the moment for asking again.
+    /// The agent of the last snapshot request, and the moment of the next request.
     preview_of: String,
     preview_at: u64,
     awaits_preview: bool,
@@ -292,7 +292,7 @@ impl Running {
         self.model.tick(clock::unix_ms());
     }
 
-    /// Takes over what the threads have sent, at most as much as their channel holds.
+    /// Applies the updates from the threads, at most as many as their channel holds.
     fn take_updates(&mut self) {
         for _ in 0..UPDATES_MAX {
             let Ok(update) = self.updates.try_recv() else { return };

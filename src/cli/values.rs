@@ -40,7 +40,7 @@ pub(super) enum Kind {
     /// A moment in the past.
     Moment,
     MessageId,
-    /// A name under which the command itself joins.
+    /// A name that the command itself joins under.
     Name,
     /// A name of an agent or of a file.
     NameOrFile,
@@ -88,7 +88,7 @@ const KINDS: [(&str, Kind); 26] = [
     ("words", Kind::Words),
 ];
 
-/// The shells for which there are completions.
+/// The shells with completions.
 pub(super) const SHELLS: [&str; 4] = ["bash", "zsh", "fish", "powershell"];
 
 /// The values that a shell offers.
@@ -103,7 +103,7 @@ pub(super) enum Completion {
 }
 
 impl Kind {
-    /// The kind that a placeholder stands for.
+    /// The kind of value that a placeholder means.
     pub(super) fn of(placeholder: &str) -> Option<Self> {
         KINDS.iter().find(|(known, _)| *known == placeholder).map(|(_, kind)| *kind)
     }

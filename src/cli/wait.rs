@@ -16,18 +16,18 @@ use platform::clock;
 use protocol::{activity::Activity, calendar::time_limit, relay::AgentRow, text::escaped};
 use std::{borrow::Cow, path::Path, thread, time::Duration};
 
-/// The time between two questions to the daemon while it does not report what is awaited.
+/// The time between two questions to the daemon while it does not report the awaited change.
 const POLL_MS: u64 = 250;
 
-/// The time after which the daemon is asked again although it has reported no change: a wrapper's
-/// reports on messages are no changes.
+/// The time after which the daemon is queried even if it has reported no change: a wrapper's
+/// reports on messages are not changes.
 const LOOK_MS: u64 = 2000;
 
 /// The least time for an answer of the daemon, also if --timeout is shorter.
 const ANSWER_MIN: Duration = Duration::from_secs(1);
 
-/// The time for which a state must be out of reach before `wait` fails. A wrapper reports its
-/// agent's activity shortly after it has joined, and reconnects within a second.
+/// How long a state must be out of reach before `wait` fails. A wrapper reports its agent's
+/// activity shortly after it has joined, and reconnects within a second.
 const HOPELESS_MS: u64 = 3000;
 
 /// Wait until an agent is idle, has ended, or has a message that it has not got.
@@ -59,7 +59,7 @@ pub(super) struct Wait {
 #[derive(Debug, PartialEq, Eq)]
 enum Progress {
     Reached,
-    /// Not yet; a sentence says what the agent does. The daemon reports a change.
+    /// Not yet; a sentence describes the agent's activity. The daemon reports a change.
     Pending(String),
     /// Not yet, and the daemon reports no change when it is so.
     Unwatched(String),
@@ -144,7 +144,7 @@ const fn missed(state: Awaited) -> &'static str {
 
 /// The changes of the awaited agent, as the daemon reports them.
 struct AgentChanges {
-    /// The connection on which it does; `None` if it does not.
+    /// The connection that gets the changes; `None` if the daemon does not report them.
     client: Option<Client>,
     name: String,
     awaited: Awaited,
@@ -158,8 +158,7 @@ impl AgentChanges {
         Self { client, name: name.to_owned(), awaited }
     }
 
-    /// Whether a delivery carries a change after which the state may be reached, or the news that
-    /// changes were lost.
+    /// Whether a delivery carries a change that may reach the state, or reports lost changes.
     fn is_wanted(&self, delivery: &Delivery) -> bool {
         let Some(change) = change_in(delivery).and_then(|json| parse_change(json).ok()) else {
             return false;

@@ -92,8 +92,8 @@ pub(super) struct Taken {
     pub(super) why: Option<String>,
 }
 
-/// Takes messages that wait from the wrapper of the agent that this command runs in: the one whose
-/// id begins so, or as many as one command shows. `None` if there is no such wrapper.
+/// Takes messages that wait from the wrapper of the agent that this command runs in: the one with
+/// this beginning of its id, or as many as one command shows. `None` if there is no such wrapper.
 pub(super) fn take(id: Option<&str>) -> Option<Taken> {
     match ask_around(|key| Request::Take { key, id: id.map(str::to_owned) })? {
         Answer::Taken { text, why } => Some(Taken { text, why }),
@@ -117,7 +117,7 @@ pub(super) fn wrote_to_person() {
     drop(ask_around(|key| Request::Wrote { key }));
 }
 
-/// Asks the wrapper of the agent that this command runs in, by the key of the agent's commands.
+/// Asks the wrapper of the agent that this command runs inwith the key of the agent's commands.
 /// `None` if there is no such wrapper, or if it does not answer.
 fn ask_around(request: impl FnOnce(Secret) -> Request) -> Option<Answer> {
     let Wrapper { run_directory, agent, key } = wrapper_around()?;
@@ -147,7 +147,7 @@ fn not_wrapped(run_directory: &Path, name: &str) -> Failure {
         .hint("`agent-relay agents` shows who is connected")
 }
 
-/// Returns the failure of a command whose request to a wrapper has failed.
+/// Returns the failure of a command after its request to a wrapper has failed.
 pub(super) fn explain(name: &str, error: &ControlError) -> Failure {
     let sentence = format!("cannot reach {name}: {}", escaped(&error.to_string()));
     match error {
@@ -187,7 +187,7 @@ pub(super) fn last_lines(ended: &Ended) -> String {
     }
 }
 
-/// The last lines on a screen, each indented on a line of its own.
+/// The last lines on a screen, each indented on a separate line.
 fn indented<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     let lines: String = lines.map(|line| format!("{LAST_LINE}{}", escaped(line))).collect();
     let heading = if lines.is_empty() { "" } else { "; the last lines on its screen:" };

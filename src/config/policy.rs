@@ -37,7 +37,7 @@ pub fn load(home: &Path) -> Result<Option<Policy>, ConfigError> {
     }
 }
 
-/// The error of a home whose policy.toml is missing, although its rules were in force.
+/// The error for a home without a policy.toml although its rules were in force.
 pub(crate) fn missing(home: &Path) -> ConfigError {
     ConfigError {
         path: home.join(FILE),

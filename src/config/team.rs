@@ -25,7 +25,7 @@ use toml::Spanned;
 /// The file's name in a project.
 pub const FILE: &str = "agents.toml";
 
-/// The longest file, in bytes. A person has to read what it asks for.
+/// The longest file, in bytes. A person has to read it.
 const FILE_BYTES_MAX: usize = 64 << 10;
 
 /// The most agents of a file.
@@ -53,9 +53,9 @@ pub struct TeamAgent {
     pub worktree: bool,
     /// A message that the agent gets from `@operator` when it begins a conversation.
     pub prompt: Option<String>,
-    /// Topics whose messages the agent gets, with `*` and `>` as wildcards.
+    /// Patterns of the agent's topics, with `*` and `>` as wildcards.
     pub topics: Vec<String>,
-    /// Groups to which the agent belongs: a message to `@GROUP` goes to each of its agents.
+    /// The agent's groups: a message to `@GROUP` goes to each of its agents.
     pub groups: Vec<String>,
     /// Agents of the file that have to run before this one is started.
     pub needs: Vec<String>,
@@ -77,11 +77,11 @@ pub fn find(directory: &Path) -> Option<PathBuf> {
     directory.ancestors().map(|above| above.join(FILE)).find(|file| file.is_file())
 }
 
-/// Parses the text of a file; `path` is for errors. Returns the agents in the order in which they
-/// are started: that of the file, but behind those that they need.
+/// Parses the text of a file; `path` is for errors. Returns the agents in the order of their
+/// starts: the file's order, but after the agents that they need.
 ///
 /// # Errors
-/// If the text is not TOML, or not what this module describes.
+/// If the text is not TOML, or does not match the form that this module describes.
 pub fn parse(path: &Path, text: &str) -> Result<Vec<TeamAgent>, ConfigError> {
     if text.len() > FILE_BYTES_MAX {
         let reason = format!("it has more than {FILE_BYTES_MAX} bytes");

@@ -9,9 +9,9 @@ const ID_BYTES_MAX: usize = 256;
 
 /// The code of a line that is not JSON.
 pub(super) const PARSE_ERROR: i64 = -32_700;
-/// The code of a line that is no message.
+/// The code for a line that is not a message.
 pub(super) const INVALID_REQUEST: i64 = -32_600;
-/// The code of a request whose method is unknown.
+/// The code for a request with an unknown method.
 pub(super) const METHOD_NOT_FOUND: i64 = -32_601;
 /// The code of a request with wrong parameters.
 pub(super) const INVALID_PARAMS: i64 = -32_602;
@@ -52,7 +52,7 @@ pub(super) enum Incoming<'a> {
     },
     /// A response, or a line without a message, which gets no answer.
     Nothing,
-    /// A line that is no valid message.
+    /// A line that is not a valid message.
     Invalid(Error),
 }
 

@@ -58,8 +58,9 @@ impl Pages {
     }
 }
 
-/// Returns the content of a result: a page of a text, and where it goes on. A text of one page is
-/// always shown whole. If the text is a frame, each page has the frame's first and last line.
+/// Returns the content of a result: a page of a text, and the offset of the next page. A text of
+/// one page is always shown whole. If the text is a frame, each page has the frame's first and last
+/// line.
 pub(super) fn content(id: &str, text: &str, offset: usize) -> Value {
     if text.len() <= PAGE_BYTES {
         return json!([block(text)]);
@@ -88,8 +89,8 @@ pub(super) fn content(id: &str, text: &str, offset: usize) -> Value {
     json!([block(&page), block(&place)])
 }
 
-/// Returns a page that begins within a line. What is left of that line gets a backslash if it looks
-/// like a frame's first or last line now.
+/// Returns a page that begins within a line. The rest of that line gets a backslash if it now looks
+/// like a frame's first or last line.
 fn begun_within_line(page: &str) -> String {
     let (first, rest) = page.split_at(page.find('\n').unwrap_or(page.len()));
     without_frames(first) + rest

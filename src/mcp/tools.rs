@@ -34,7 +34,7 @@ pub struct CommandLine {
 /// The work of a tool call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// A command, whose output is the result.
+    /// A command; its output is the result.
     Runs(CommandLine, Shown),
     /// A page of an earlier result.
     Page { id: String, offset: usize },

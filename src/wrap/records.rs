@@ -36,7 +36,7 @@ pub(super) fn all<T: DeserializeOwned>(directory: &Path) -> io::Result<Vec<T>> {
 /// Reads a record. `None` if there is no file.
 ///
 /// # Errors
-/// If the file cannot be read, or is no record. The error names the file.
+/// If the file cannot be read, or is not a record. The error names the file.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     match parse(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

@@ -26,7 +26,7 @@ pub(in crate::cli) enum Need {
     Nothing,
 }
 
-/// The place of an agent in the list, by the first field in which two differ.
+/// The sort key of an agent in the list, compared field by field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::cli) struct Rank {
     need: Need,
@@ -77,7 +77,7 @@ pub(in crate::cli) struct Agent {
     pub(in crate::cli) since: u64,
     /// The number of messages that wait.
     pub(in crate::cli) waiting: u64,
-    /// The time at which the oldest message that waits was accepted, if it is known.
+    /// The time when the oldest waiting message was accepted, if it is known.
     pub(in crate::cli) oldest: Option<u64>,
     /// The way in which the agent gets its messages, in words.
     pub(in crate::cli) route: &'static str,
@@ -86,7 +86,7 @@ pub(in crate::cli) struct Agent {
     /// Whether the person holds the agent's messages.
     pub(in crate::cli) is_held: bool,
     pub(in crate::cli) need: Need,
-    /// The dialog in which its CLI asks its person something, if its choices have numbers.
+    /// The dialog of its CLI, if its choices are numbered.
     pub(in crate::cli) dialog: Option<Dialog>,
     /// How much of its model's context its conversation takes, if its transcript tells.
     pub(in crate::cli) context: Option<ContextUse>,
@@ -148,8 +148,8 @@ impl Agent {
         self.is_away && self.waiting == 0
     }
 
-    /// What a person should know, escaped: the question that the agent's CLI asks, or else the
-    /// reason why messages wait, or a collision.
+    /// The most important fact for a person, escaped: the question that the agent's CLI asks, or
+    /// else the reason why messages wait, or a collision.
     fn reason(&self, now: u64) -> Option<String> {
         if let Some(dialog) = &self.dialog {
             return Some(on_one_line(&dialog.text));

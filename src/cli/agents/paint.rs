@@ -37,7 +37,7 @@ impl Screen {
         execute!(io::stdout(), EnterAlternateScreen, Hide)
     }
 
-    /// Paints lines, of which the first is a heading, and a status below them.
+    /// Paints lines, the first of them as a heading, and a status below them.
     pub(super) fn paint(
         &mut self,
         out: &Out,

@@ -1,4 +1,4 @@
-//! The directory in which an agent runs, as a person calls it.
+//! The working directory of an agent, as people write it.
 
 use protocol::{relay::AgentRow, text::escaped};
 use std::{
@@ -16,7 +16,7 @@ const COMMIT_DIGITS: usize = 8;
 /// The place of an agent, escaped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::cli) struct Place {
-    /// The whole path, in which `~` stands for the home directory.
+    /// The whole path, with `~` for the home directory.
     pub(in crate::cli) path: String,
     /// The last part of the path, and the branch of git that is checked out there.
     pub(in crate::cli) short: String,

@@ -24,7 +24,7 @@ use std::{collections::HashMap, env};
 const LIST_MS: u64 = 1000;
 
 /// The time after which the list is made again although the daemon reports no change: states have
-/// an age, and wrappers have news of their own.
+/// an age, and wrappers have news that the daemon does not.
 const AGE_MS: u64 = 5000;
 
 /// The most signals that wait.

@@ -1,4 +1,4 @@
-//! `agents --why`: what a wrapper knows about its terminal, and what follows from it.
+//! `agents --why`: the facts that a wrapper knows about its terminal, and its decision.
 
 use crate::cli::{
     failure::{DONE, Failure},

@@ -1,5 +1,5 @@
-//! What an agent does instead of answering a question: it writes without naming the question, or its
-//! turn ends.
+//! An agent's actions instead of an answer to a question: it writes without naming the question, or
+//! its turn ends.
 
 use crate::cli::{
     conversation::Conversation,
@@ -17,13 +17,13 @@ use protocol::{
     text::escaped,
 };
 
-/// The time after the end of a turn in which its answer may still come, in milliseconds.
+/// How long after the end of a turn its answer may still come, in milliseconds.
 const LATE_MS: u64 = 3000;
 
-/// The rows of a page, of which the newest count.
+/// The number of rows in a page. Only the newest rows are examined.
 const ROWS: usize = 20;
 
-/// What the person was told, each once.
+/// The facts that the person was told, each once.
 #[derive(Debug, Default)]
 pub(super) struct Instead {
     wrote: bool,
@@ -36,7 +36,7 @@ impl Instead {
         self.wrote
     }
 
-    /// Looks what the asked agent has done since the question with this id, and tells the person.
+    /// Queries the asked agent's actions since the question with this id, and tells the person.
     pub(super) fn look(&mut self, client: &Client, question: &str) -> Result<(), Failure> {
         let id = question.to_owned();
         let request = MessageRequest { id, limit: Some(1), ..MessageRequest::default() };

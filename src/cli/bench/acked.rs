@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time without progress after which a measurement fails.
+/// The longest time without progress before a measurement fails.
 const WATCHDOG: Duration = Duration::from_secs(20);
 
 /// Measures the nanoseconds from each SEND to its ACK, one message at a time. Also returns the

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time without progress after which a measurement fails.
+/// The longest time without progress before a measurement fails.
 const WATCHDOG: Duration = Duration::from_secs(20);
 
 /// Measures the one-way times of single messages, in nanoseconds. `write` writes to the sending

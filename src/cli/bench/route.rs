@@ -40,7 +40,7 @@ impl End {
     }
 
     /// Connects and joins a daemon as an agent that can resume, as a wrapper and a listener can:
-    /// the daemon retains what it delivers, which is part of its work.
+    /// retaining delivered messages is part of the daemon's work.
     pub fn join(daemon: &Daemon, name: &str, window: u64) -> io::Result<Self> {
         let capabilities =
             Capabilities { resume: true, max_inflight: window, ..Capabilities::default() };
@@ -69,7 +69,7 @@ impl End {
         self.send(&Header::new(Kind::Bye, "bye", 0), &Empty {})
     }
 
-    /// Reads once, and discards what has come. Answers a PING.
+    /// Reads once, and discards the input. Answers a PING.
     pub fn discard(&mut self) -> io::Result<()> {
         self.await_frames(0)
     }
@@ -97,7 +97,7 @@ impl End {
         (&self.stream).write_all(bytes)
     }
 
-    /// Writes what the system takes at once, as [`Stream::write_now`] does.
+    /// Writes as much as the system takes at once, as [`Stream::write_now`] does.
     pub fn write_now(&self, bytes: &[u8]) -> io::Result<Written> {
         self.stream.write_now(bytes)
     }
@@ -208,7 +208,7 @@ pub(super) fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// A frame with a SEND, whose id is changed in place for each message.
+/// A frame with a SEND. Its id is changed in place for each message.
 #[derive(Clone)]
 pub struct Template {
     frame: Vec<u8>,

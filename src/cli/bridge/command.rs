@@ -73,8 +73,8 @@ impl Running {
         Ok(Started { running, input, output })
     }
 
-    /// Waits for the end of the command, whose input has ended, and kills it if that takes too
-    /// long. Returns what its exit code says, if it ended by itself and failed, after its messages.
+    /// Waits for the end of the command after its input has ended, and kills it if that takes too
+    /// long. If it failed by itself, returns the meaning of its exit code, after its messages.
     pub(super) fn end(mut self) -> Option<String> {
         let until = clock::monotonic_ms() + END_MS;
         let status = loop {
@@ -112,7 +112,7 @@ impl Drop for Running {
     }
 }
 
-/// Shows what the command writes to its standard error.
+/// Shows the command's messages on standard error.
 fn show_messages(host: &Host, errors: ChildStderr) {
     let mut errors = BufReader::new(errors);
     let mut line = Vec::new();

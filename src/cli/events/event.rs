@@ -1,4 +1,4 @@
-//! An event, the filter of the wanted ones, and what the agents do.
+//! An event, the filter for events, and the agents' activities.
 
 use crate::cli::print;
 use protocol::{
@@ -18,7 +18,7 @@ use std::{
 /// The name of the schema of an event.
 const SCHEMA: &str = "event";
 
-/// The most by which two reports of one activity state different beginnings.
+/// The largest difference between the stated beginnings of one activity in two reports.
 const SAME_MS: u64 = 1000;
 
 /// An event. The members are documented in docs/CONFIGURATION.md.
@@ -150,7 +150,7 @@ impl Event {
         Some(format!("{} {subject} {state} {time}", self.kind))
     }
 
-    /// Returns the line of JSON. What could control a terminal is escaped in it.
+    /// Returns the line of JSON. Characters that could control a terminal are escaped.
     pub(super) fn line(&self) -> String {
         let json = serde_json::to_string(self).expect("what commands print is JSON");
         let line = print::with_schema(SCHEMA, &json);
@@ -160,7 +160,8 @@ impl Event {
         let mut escaped = String::with_capacity(line.len());
         for character in line.chars() {
             match is_hidden(character) {
-                // In JSON, such a character stands in a string, whose escapes are units of UTF-16.
+                // In JSON, such a character occurs only in a string, and its escapes are UTF-16
+                // units.
                 true => escaped.extend(
                     character.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")),
                 ),
@@ -234,8 +235,8 @@ impl Agents {
         }
     }
 
-    /// Takes over an agent's event. Returns false if it says nothing new: an agent whose connection
-    /// was replaced reports again what it does.
+    /// Records an agent's event. Returns false if it says nothing new: an agent reports its
+    /// activity again after its connection was replaced.
     pub(super) fn note(&mut self, event: &Event) -> bool {
         let (Some(name), Some(state)) = (&event.agent, &event.state) else { return true };
         let folded = name.to_ascii_lowercase();
@@ -279,7 +280,7 @@ impl Agents {
         joined.into_iter().chain(doing).collect()
     }
 
-    /// Returns the events of the agents whose names were forgotten meanwhile.
+    /// Returns the end events of the agents that the daemon has forgotten meanwhile.
     pub(super) fn missing_in(&self, names: &HashSet<String>, now: u64) -> Vec<Event> {
         let missing = self.0.iter().filter(|(folded, _)| !names.contains(&**folded));
         missing.map(|(_, known)| Event::of_agent(now, &known.name, LEFT)).collect()

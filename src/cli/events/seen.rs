@@ -6,8 +6,8 @@ use std::collections::{HashSet, VecDeque};
 /// The number of events that are remembered.
 const SEEN_MAX: usize = 20_000;
 
-/// The time by which an event may be told later than it happened: a message is told once it is
-/// stored, with the time at which it came.
+/// The longest delay of an event's report: a message is reported once it is stored, with the time
+/// of its arrival.
 const LATE_MS: u64 = 60_000;
 
 /// The events that were printed last.
@@ -38,7 +38,7 @@ impl Seen {
         self.last
     }
 
-    /// The time from which on events may be missing.
+    /// The time after which events may be missing.
     pub(super) fn floor(&self) -> u64 {
         let late = self.last.saturating_sub(LATE_MS).max(self.start);
         late.max(self.forgotten.saturating_add(1).min(self.last))

@@ -1,7 +1,7 @@
 //! Files that an agent has edited, told to the wrappers of all agents of the home.
 //!
-//! Each wrapper remembers the edits of its own agent. So the hook of an edit asks the others whether
-//! theirs collide with it, and tells its own wrapper of those.
+//! Each wrapper remembers the edits of its own agent. So the hook of an edit asks the other
+//! wrappers about collisions with their agents' edits, and reports these to its own wrapper.
 
 use crate::wrap::{
     WrapperAddress,
@@ -20,7 +20,7 @@ use std::{
 /// The time for telling all wrappers.
 pub(super) const TIME: Duration = Duration::from_millis(200);
 
-/// The part of that time in which the other wrappers have to answer, all together.
+/// The part of that time for the answers of all other wrappers together.
 const ANSWERS: Duration = Duration::from_millis(100);
 
 /// Tells the wrappers which files the agent of this wrapper has edited.

@@ -13,7 +13,7 @@ use std::{
 pub(in crate::cli) struct Ended<'a> {
     log: &'a Path,
     pid: u32,
-    /// The failure with which the process concluded its log.
+    /// The failure in the last line of the process's log.
     conclusion: Option<String>,
     /// The process's other lines.
     text: String,
@@ -84,7 +84,7 @@ impl<'a> Ended<'a> {
     }
 }
 
-/// The beginning of the line with which a process of this id concludes its log.
+/// The beginning of the last line in the log of a process with this id.
 pub(super) fn conclusion_prefix(pid: u32) -> String {
     format!("{}[{pid}]: ", LINE_PREFIX.trim_end_matches(": "))
 }

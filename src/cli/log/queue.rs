@@ -2,8 +2,8 @@
 //!
 //! A terminal, a pipe or a disk may take lines late or never. A thread that logs never waits for
 //! it: lines that exceed the queue are dropped, counted, and reported once lines are written again.
-//! (`tracing-appender` has such a queue, but does not report what it dropped, and at its end prints
-//! to the same terminal without a time limit.)
+//! (`tracing-appender` has such a queue, but does not report dropped lines, and at its end it
+//! prints to the same terminal without a time limit.)
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::{
@@ -144,7 +144,7 @@ impl<W: Write> Drain<W> {
         }
     }
 
-    /// Writes text. If that fails, counts as many lines as dropped.
+    /// Writes text. If that fails, counts `lines` lines as dropped.
     fn write(&mut self, text: &[u8], lines: u64) {
         if self.target.write_all(text).and_then(|()| self.target.flush()).is_err() {
             self.counts.dropped.fetch_add(lines, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! The commands of tool calls. Each runs as a process of its own, so that a call can be ended at
-//! any time.
+//! The commands of tool calls. Each runs as a separate process, so that a call can be ended at any
+//! time.
 
 use crate::{
     cli::{
@@ -18,7 +18,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// The most bytes of a command's output. What follows is not read.
+/// The most bytes of a command's output. The rest is not read.
 const OUTPUT_BYTES_MAX: u64 = 4 << 20;
 
 /// An event for the thread that owns the server.
@@ -96,7 +96,7 @@ impl Calls {
         meant.into_iter().for_each(Running::kill);
     }
 
-    /// Returns the end of a call whose command has printed everything.
+    /// Returns the result of a call after the end of its command's output.
     pub(super) fn ended(&mut self, number: CallNumber, printed: Vec<u8>) -> Input {
         let at = self.running.iter().position(|running| running.number == number);
         let code = at.map(|at| self.running.remove(at)).and_then(Running::code);
@@ -141,7 +141,7 @@ fn printed(input: Option<(ChildStdin, String)>, output: PipeReader) -> Vec<u8> {
         drop(stdin.write_all(text.as_bytes()));
     }
     let mut printed = Vec::new();
-    // What was read before an error is shown; the exit code tells of the failure.
+    // The output before an error is shown; the exit code reports the failure.
     drop(output.take(OUTPUT_BYTES_MAX + 1).read_to_end(&mut printed));
     printed
 }

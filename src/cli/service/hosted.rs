@@ -1,4 +1,4 @@
-//! The daemon as a Windows service, under an account of its own, for one owner.
+//! The daemon as a Windows service, under a separate account, for one owner.
 //!
 //! The service manager starts the program with arguments that follow `--as-agent-relay`, which are
 //! compared as a whole. Users never type them.
@@ -25,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-/// The time by which a restart of the system may be late.
+/// The longest delay of a restart by the system.
 const LATE_MAX: Duration = Duration::from_secs(10);
 
 /// The system log's texts about the service's end.

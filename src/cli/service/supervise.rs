@@ -2,7 +2,7 @@
 //! programs at logon but does not notice how they end. The process ends when the daemon is stopped
 //! on purpose.
 //!
-//! There is no pause between restarts, so a command that stops the daemon always finds a daemon.
+//! Restarts follow without a pause, so a command that stops the daemon always finds one.
 
 use crate::cli::{
     failure::{DONE, Failure},
@@ -14,7 +14,7 @@ use client::{Settings, home::HomeOptions};
 use platform::{clock, peer::User, process};
 use std::process::{Command, Stdio};
 
-/// The failures in a row after which the daemon is not started again.
+/// The number of failures in a row that ends the restarts.
 const FAILURES_MAX: u32 = 5;
 
 /// A run of this length ends a row of failures.

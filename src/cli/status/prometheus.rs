@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 /// A value of the daemon: the metric's name, its meaning, and where the value is.
 type OfDaemon = (&'static str, &'static str, fn(&Status<'_>) -> u64);
 
-/// What is measured of the daemon.
+/// The gauges of the daemon.
 const GAUGES: [OfDaemon; 8] = [
     ("connections", "Connections of every kind.", |it| it.connections),
     ("agents_connected", "Agents that are connected.", |it| it.agents_here),
@@ -19,7 +19,7 @@ const GAUGES: [OfDaemon; 8] = [
     ("memory_max_bytes", "The limit of memory.", |it| it.memory_bytes_max),
 ];
 
-/// What the daemon has counted since its start.
+/// The counters of the daemon since its start.
 const COUNTERS: [OfDaemon; 9] = [
     ("messages_accepted_total", "Messages that were accepted.", |it| it.counts.taken),
     ("messages_delivered_total", "Deliveries, redeliveries included.", |it| it.counts.delivered),
@@ -41,14 +41,14 @@ const COUNTERS: [OfDaemon; 9] = [
 /// A value of a bridge: the metric's name, its meaning, and where the value is.
 type OfBridge<T> = (&'static str, &'static str, fn(&T) -> u64);
 
-/// What is measured of each bridge.
+/// The gauges of each bridge.
 const BRIDGE_GAUGES: [OfBridge<Known>; 3] = [
     ("up", "Whether the bridge runs.", |it| it.running.into()),
     ("linked", "Whether the bridge is linked.", |it| (it.report.state == State::Linked).into()),
     ("hosts", "Machines that are linked.", |it| it.report.hosts.len() as u64),
 ];
 
-/// What each bridge has counted since its start.
+/// The counters of each bridge since its start.
 const BRIDGE_COUNTERS: [OfBridge<Report>; 5] = [
     ("links_total", "Links that the bridge has had.", |it| it.links),
     ("sent_total", "Messages that were carried to other machines.", |it| it.sent),

@@ -15,7 +15,7 @@ use std::{collections::HashMap, path::Path};
 /// The agents that are not started, by their names, and why.
 pub(super) type Refused<'p> = HashMap<&'p str, Failure>;
 
-/// What is known of the names.
+/// The known facts about the names.
 pub(super) struct Names<'a> {
     pub(super) home: &'a Path,
     pub(super) client: &'a Client,
@@ -34,7 +34,7 @@ impl Names<'_> {
         plan.agents.iter().filter_map(check).collect()
     }
 
-    /// Refuses a name that an agent of another project has, or whose mail waits for somebody else.
+    /// Refuses a name that an agent of another project has, or that has mail for another agent.
     fn check(&self, planned: &Planned, file: &Path) -> Result<(), Failure> {
         let name = &*planned.agent.name;
         let running = self.presences.of(name);
@@ -63,7 +63,7 @@ impl Names<'_> {
         members.any(|member| member.name.eq_ignore_ascii_case(name))
     }
 
-    /// Refuses a name under which mail waits, unless the name was made up for a directory of the
+    /// Refuses a name with waiting mail, unless the name was made up for a directory of the
     /// project.
     fn check_mail(&self, planned: &Planned, file: &Path) -> Result<(), Failure> {
         let name = &*planned.agent.name;

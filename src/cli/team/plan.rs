@@ -14,10 +14,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The agents of a file, in the order in which they are started.
+/// The agents of a file, in the order of their starts.
 pub(super) struct Plan {
     pub(super) file: PathBuf,
-    /// The hash of what a person agrees to: the file's text, and the directories that it means.
+    /// The hash of the content that a person agrees to: the file's text, and the directories that
+    /// it means.
     pub(super) hash: String,
     pub(super) agents: Vec<Planned>,
 }
@@ -29,8 +30,8 @@ pub(super) struct Planned {
     pub(super) worktree: Option<Worktree>,
 }
 
-/// Finds the file of the team here: that of the team whose worktree this is, or the innermost one
-/// in this directory or above it. The file of a team that is up may be gone.
+/// Finds the file of the team here: the file of the team that this worktree belongs to, or the
+/// innermost one in this directory or above it. The file of a team that is up may be gone.
 pub(super) fn file_here(home: &Path) -> Result<PathBuf, Failure> {
     let here = paths::current_directory().map_err(Failure::because)?;
     let known = teams::all(home).map_err(Failure::because)?;
@@ -94,7 +95,7 @@ fn hash(text: &str, agents: &[Planned]) -> String {
 }
 
 impl Planned {
-    /// Returns what the home keeps of the agent.
+    /// Returns the agent's record for the home.
     pub(super) fn member(&self) -> Member {
         Member {
             name: self.agent.name.clone(),
@@ -106,7 +107,7 @@ impl Planned {
         }
     }
 
-    /// The options with which the agent is started, as those of `spawn`.
+    /// The agent's start options, like those of `spawn`.
     pub(super) fn options(&self) -> AgentOptions<'_> {
         let TeamAgent { topics, brief, hooks, mcp, accepts_text, .. } = &self.agent;
         AgentOptions {

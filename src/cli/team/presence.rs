@@ -30,8 +30,8 @@ impl Running {
         Ok(Some((Self(state.directory), wrapper)))
     }
 
-    /// The agent's directory, if it is another one than the team has for the agent: then it is no
-    /// agent of the team.
+    /// The agent's directory, if it differs from the team's directory for the agent. The agent is
+    /// not in the team then.
     pub(super) fn elsewhere(&self, directory: &Path) -> Option<&str> {
         self.0.as_deref().filter(|other| !is_same(Path::new(other), directory))
     }

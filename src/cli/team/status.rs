@@ -1,4 +1,4 @@
-//! `team status`: the agents of a project, and what they do.
+//! `team status`: the agents of a project, and their activities.
 
 use super::{
     plan::{Plan, Planned, file_here},

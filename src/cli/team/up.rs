@@ -72,7 +72,7 @@ pub(super) struct Up {
     json: bool,
 }
 
-/// What became of an agent.
+/// The outcome of an agent's start.
 #[derive(Serialize)]
 struct Report<'a> {
     name: &'a str,
@@ -102,7 +102,7 @@ impl<'a> Report<'a> {
 enum State {
     /// It begins a conversation.
     Started,
-    /// It goes on with its conversation.
+    /// The agent continues its conversation.
     Resumed,
     /// It ran already.
     Running,
@@ -167,7 +167,7 @@ impl Up {
         Ok(code)
     }
 
-    /// Lets the person see what a file asks for, unless the person has agreed to it before.
+    /// Shows the person the requests of a file, unless the person has agreed to them before.
     fn agree(&self, plan: &Plan, known: Option<&TeamRecord>) -> Result<(), Failure> {
         if known.is_some_and(|known| known.agreed == plan.hash) {
             return Ok(());
@@ -204,8 +204,8 @@ fn presences(home: &Path, plan: &Plan, known: Option<&TeamRecord>) -> Presences 
     Presences::ask(home, plan.agents.iter().map(|it| &it.agent.name).chain(known))
 }
 
-/// Returns what the home keeps of a team that is up: the agents of the plan without those that are
-/// refused, and those that still run as the team was started before.
+/// Returns the home's record of a team that is up: the agents of the plan without the refused ones,
+/// and agents that still run from an earlier start of the team.
 fn record(
     plan: &Plan,
     known: Option<TeamRecord>,
@@ -240,7 +240,7 @@ fn record(
     TeamRecord { file: plan.file.clone(), agreed: plan.hash.clone(), is_up: true, agents }
 }
 
-/// The note about agents of which the programs are not known to read text, if there are any.
+/// The note about agents with programs that may not read text, if there are any.
 fn note_about(unknown: &[&str]) -> Option<String> {
     let (starts, their, reads) = match unknown {
         [] => return None,
@@ -261,12 +261,12 @@ struct Starter<'a> {
     client: Client,
     presences: Presences,
     refused: Refused<'a>,
-    /// What the home keeps of the team.
+    /// The team's record for the home.
     record: TeamRecord,
     recipes: Book,
     /// The agents that were not started.
     failed: Vec<&'a str>,
-    /// The agents of which the programs are not known to read text.
+    /// The agents with programs that may not read text.
     unknown: Vec<&'a str>,
 }
 
@@ -346,8 +346,8 @@ impl<'a> Starter<'a> {
         Ok((report, started))
     }
 
-    /// Returns the record of an agent that goes on with its conversation: it was here before, with
-    /// the same CLI.
+    /// Returns the record of an agent that continues its conversation: it was here before, with the
+    /// same CLI.
     fn resumed(&self, home: &Path, planned: &Planned) -> Option<AgentRecord> {
         let Planned { agent, directory, .. } = planned;
         let record = agent_record::of(home, &agent.name)?;

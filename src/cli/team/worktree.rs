@@ -1,6 +1,6 @@
 //! A worktree of git for an agent, so that agents of one repository do not change the same files.
 //!
-//! It stands next to the repository: that of the agent `web` of `/src/shop` is
+//! It stands next to the repository. The worktree of the agent `web` of `/src/shop` is
 //! `/src/shop.worktrees/web`, on the branch `agents/web`.
 
 use super::presence::resolved;
@@ -13,7 +13,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// Variables by which git takes another repository than that of the directory.
+/// Variables that make git use another repository than the directory's.
 const VARIABLES: [&str; 4] = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"];
 
 /// The worktree of an agent.
@@ -90,7 +90,7 @@ pub(super) fn remove(path: &Path) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// The directory in which git keeps what all worktrees of a repository share.
+/// The directory that all worktrees of a repository share.
 fn common(directory: &Path) -> Result<PathBuf, Failure> {
     let common = git(directory, &["rev-parse", "--git-common-dir"])?;
     Ok(directory.join(common))

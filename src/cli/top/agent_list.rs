@@ -1,4 +1,4 @@
-//! The list of agents in `top`, of which one is selected.
+//! The list of agents in `top`, with one selected.
 
 use crate::cli::agents::Agent;
 

@@ -63,7 +63,7 @@ impl Editor {
         true
     }
 
-    /// Inserts a text, whose line breaks and tabs become blanks. Returns false if it does not fit.
+    /// Inserts a text, with its line breaks and tabs as blanks. Returns false if it does not fit.
     fn insert(&mut self, text: &str) -> bool {
         let line = text.replace("\r\n", " ").replace(['\r', '\n', '\t'], " ");
         if self.text.len() + line.len() > BYTES_MAX {
@@ -83,7 +83,7 @@ impl Editor {
     /// characters are escaped.
     pub(super) fn shown(&self, width: usize) -> (String, usize) {
         let before = escaped(&self.text[..self.cursor]);
-        // The cursor needs a column of its own.
+        // The cursor needs a separate column.
         let mut room = width.saturating_sub(1);
         let mut start = before.len();
         for (at, character) in before.char_indices().rev() {

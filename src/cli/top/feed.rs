@@ -1,5 +1,5 @@
 //! The threads that follow the daemon for `top`: one lists the agents, one receives the messages
-//! that are routed. Each has a connection of its own, and joins again after the daemon was away.
+//! that are routed. Each has its own connection, and joins again after the daemon was away.
 
 use super::{message_list::Message, model::Update};
 use crate::cli::{
@@ -44,7 +44,7 @@ const READ_PAUSE: Duration = Duration::from_millis(50);
 /// The most messages that are handed over together.
 const TOGETHER_MAX: usize = 256;
 
-/// The number of lists of agents for which the states of wrappers and the dead letters are kept.
+/// One in this many lists of agents comes with the states of all wrappers and the dead letters.
 const POLLS_PER_FULL: u32 = 5;
 
 /// The longest wait for the answers of all wrappers together.
@@ -53,7 +53,7 @@ const WRAPPERS_MS: u64 = 200;
 /// The most dead letters that are listed, and the most messages of the mailbox.
 const LETTERS_MAX: usize = 200;
 
-/// The most agents whose oldest message is asked for in one list.
+/// The maximum number of agents in one list with a query for the oldest message.
 const OLDEST_MAX: usize = 20;
 
 /// The most messages of the history that are shown after a connection was made.
@@ -65,7 +65,7 @@ const TEXT_CHARS: usize = 4000;
 /// The end of a text that is cut.
 const CUT: &str = "…\n\n(`agent-relay read ID` shows the rest)";
 
-/// The text in place of one that is too long to be listed.
+/// The text that replaces one that is too long to be listed.
 const LONG: &str = "(too long to be shown here: `agent-relay read ID` shows it)";
 
 /// The reason why a connection is not used any more.
@@ -152,7 +152,7 @@ impl Source {
         let mut oldest = HashMap::new();
         loop {
             let is_full = polls.is_multiple_of(POLLS_PER_FULL);
-            // What waits in a wrapper changes often, and so do questions.
+            // The messages that wait in a wrapper change often, and so do questions.
             let is_asked = |row: &AgentRow<'_>, known: Option<&AgentState>| {
                 let is_known = known.is_some_and(|it| it.waiting > 0 || it.dialog.is_some());
                 is_full || is_known || asks_person(row)
@@ -227,7 +227,7 @@ impl Source {
         }
     }
 
-    /// The message of which a delivery is a copy, if it is one.
+    /// The message that a delivery is a copy of, if it is one.
     fn copied(&self, delivery: &Delivery) -> Result<Option<Message>, End> {
         let Some(json) = data_of(delivery).filter(|_| tap::is_copy(delivery)) else {
             return Ok(None);
@@ -270,7 +270,7 @@ fn wait(client: &Client, wake: &Receiver<()>) -> Result<bool, End> {
     }
 }
 
-/// The end of a connection, if an event is one. `None` stands for a client that has ended.
+/// The end of a connection, if an event is one. The event `None` means that the client has ended.
 fn lost(event: Option<Event>) -> Option<End> {
     match event {
         Some(Event::State(client::ConnectionState::Backoff { why, .. })) => {
@@ -288,8 +288,8 @@ fn mailbox_count(client: &Client) -> Result<u64, Failure> {
     Ok(parse::<Status<'_>>(RequestName::Status, &json)?.mailbox)
 }
 
-/// Adds the age of the oldest waiting message to each agent for which one waits. Asks only for
-/// agents for which another number of messages waits now.
+/// Adds the age of the oldest waiting message to each agent with waiting messages. Asks only about
+/// agents with a changed number of waiting messages.
 fn add_oldest(
     client: &Client,
     agents: &mut [Agent],
@@ -313,8 +313,8 @@ fn add_oldest(
     Ok(())
 }
 
-/// The time at which the oldest message in an agent's inbox was accepted. `None` if there is none,
-/// or if this client may not look into it.
+/// The time when the oldest message in an agent's inbox was accepted. `None` if there is none, or
+/// if this client may not look into it.
 fn oldest_of(client: &Client, name: &str) -> Result<Option<u64>, Failure> {
     let request =
         |Page { cursor, limit }| InboxRequest { of: Some(name.to_owned()), cursor, limit };
@@ -333,7 +333,7 @@ fn oldest_of(client: &Client, name: &str) -> Result<Option<u64>, Failure> {
 fn mailbox_of(client: &Client, count: u64) -> Result<Vec<Message>, Failure> {
     let mut messages = VecDeque::new();
     if count == 0 {
-        // A client that is no operator has no mailbox, and may not ask for it.
+        // Only operators have a mailbox and may ask for it.
         return Ok(Vec::new());
     }
     let request = |Page { cursor, limit }| InboxRequest { of: None, cursor, limit };
@@ -421,7 +421,7 @@ fn message_of_copy(copy: &TapCopy<'_>) -> Message {
     }
 }
 
-/// The message to several agents of which one, to this agent, is a part.
+/// The message to several agents that this one, to this agent, is part of.
 fn whole(part: Message, several: Option<Several>, to: &str, topic: Option<&str>) -> Message {
     match several {
         Some(several) => {

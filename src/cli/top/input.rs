@@ -2,15 +2,15 @@
 //!
 //! The library that reads them may wait for the next key when it was only asked whether there is
 //! one: after half of a sequence, or if the system has reported the same key twice. So it gets a
-//! thread of its own, and the screen never waits for it.
+//! separate thread, and the screen never waits for it.
 
 use crate::cli::failure::Failure;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use ratatui::crossterm::event::{self, Event};
 use std::io;
 
-/// The events of the terminal, of which each is read only once it is allowed. So the thread takes
-/// no key away from a program that runs in this terminal meanwhile.
+/// The events of the terminal, each read only once it is allowed, so that the thread takes no key
+/// from another program in this terminal.
 pub(super) struct Input {
     allowed: Sender<()>,
     events: Receiver<io::Result<Event>>,

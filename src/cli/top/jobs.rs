@@ -1,5 +1,5 @@
-//! The thread that carries out what a person orders in `top`, so that the screen never waits, and
-//! the one that starts agents, so that other orders do not wait for that.
+//! The thread that carries out a person's orders in `top`, so that the screen never waits, and the
+//! thread that starts agents, so that other orders do not wait for that.
 
 use super::{action::Order, feed::Source, model::Update, own_command, spawn, words};
 use crate::{
@@ -44,12 +44,12 @@ const SCREEN: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug)]
 pub(super) enum Job {
     Order(Order),
-    /// Asks for the screen of an agent, of which this size is shown.
+    /// Asks for this size of an agent's screen.
     Preview(String, Size),
 }
 
 impl Source {
-    /// Carries out jobs until there is no sender of them.
+    /// Carries out jobs until there are no senders any more.
     pub(super) fn carry_out(mut self, jobs: &Receiver<Job>) {
         let mut starting = Starting::default();
         for job in jobs {
@@ -186,8 +186,8 @@ impl Source {
         own.output().map_err(Failure::because)
     }
 
-    /// Runs `agent-relay restore`. Returns the agents that run now, and each failure on a line of
-    /// its own.
+    /// Runs `agent-relay restore`. Returns the agents that run now, and each failure on a separate
+    /// line.
     fn restore(&self) -> Result<String, Failure> {
         let output = self.output("restore", ["--all", "--json"])?;
         if output.stdout.is_empty() && !output.status.success() {
@@ -269,7 +269,7 @@ impl Starting {
     }
 }
 
-/// The first line of what a command of this program has said.
+/// The first line of a command's output.
 fn first_line(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let line = said.lines().find(|line| !line.is_empty()).unwrap_or_default();
@@ -305,7 +305,7 @@ ended at once:\n    no\n    way"}"#
         assert!(restored("{}").is_err());
     }
 
-    /// The thread with the orders goes on at once.
+    /// The thread with the orders continues at once.
     #[test]
     fn one_agent_is_started_at_a_time() {
         let mut starting = Starting::default();

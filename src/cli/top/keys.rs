@@ -14,7 +14,7 @@ use ratatui::{
     layout::Position,
 };
 
-/// The keys with what they do, for the help.
+/// The keys and their effects, for the help.
 pub(super) const HELP: [(&str, &str); HELP_ROWS] = [
     ("Up, Down, j, k", "select an agent or a message"),
     ("Enter", "attach to the agent (Ctrl-\\ comes back); read the message"),

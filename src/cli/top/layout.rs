@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 
-/// The rows of panes below which only one pane is shown.
+/// The minimum number of rows of panes for showing both panes.
 const PANES_ROWS_MIN: u16 = 6;
 
 /// The rows of the pane of messages, if it is shown with the others.
@@ -12,7 +12,7 @@ const MESSAGES_ROWS_MIN: u16 = 3;
 /// line about those that are away.
 const AGENTS_ROWS: u16 = 14;
 
-/// The columns from which on the screen of the selected agent is shown, too.
+/// The minimum number of columns for showing the screen of the selected agent.
 const PREVIEW_COLUMNS_MIN: u16 = 120;
 
 /// The most columns of that screen, with a line before it.
@@ -22,7 +22,7 @@ const PREVIEW_COLUMNS_MAX: u16 = 82;
 /// memory.
 const SIZE_MAX: (u16, u16) = (600, 250);
 
-/// Limits the size of a terminal to what is drawn on.
+/// Limits the size of a terminal to the drawn part.
 pub(super) fn limited(columns: u16, rows: u16) -> (u16, u16) {
     (columns.min(SIZE_MAX.0), rows.min(SIZE_MAX.1))
 }

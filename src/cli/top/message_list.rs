@@ -25,7 +25,7 @@ pub(super) enum List {
 pub(super) struct Message {
     /// The identity of the message: two messages with the same key are shown once.
     pub(super) key: String,
-    /// The id by which the message can be asked for.
+    /// The id for queries of the message.
     pub(super) id: String,
     /// The part of the id that people see.
     pub(super) short: String,
@@ -172,7 +172,7 @@ impl MessageList {
         self.below = self.below.clamp(least, after.max(least));
     }
 
-    /// Scrolls by that many messages; a positive number shows older ones.
+    /// Scrolls by this many messages; a positive number shows older ones.
     pub(super) fn scroll(&mut self, filter: &str, height: usize, by: isize) {
         let most = self.matching(filter).len().saturating_sub(height);
         self.below = self.below.min(most).saturating_add_signed(by).min(most);

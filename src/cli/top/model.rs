@@ -1,4 +1,4 @@
-//! The state of `top`: what is shown, what is selected, and what a person types.
+//! The state of `top`: the shown data, the selection, and the person's input.
 
 mod act;
 
@@ -13,7 +13,7 @@ use crate::cli::agents::Agent;
 use protocol::{control::Dialog, text::escaped};
 use ratatui::layout::Rect;
 
-/// The time for which a notice is shown.
+/// How long a notice is shown.
 const NOTICE_MS: u64 = 10_000;
 
 /// News from the daemon and the wrappers.
@@ -41,7 +41,7 @@ pub(super) enum Update {
     Notice(String),
     /// A choice was made in the dialog of this agent, in words.
     Chosen(String, String),
-    /// The agent whose messages are held now, or no longer.
+    /// The agent, and whether its messages are now held.
     Held(String, bool),
     /// The screen of an agent, or the reason why there is none.
     Preview(String, Result<Vec<String>, String>),
@@ -88,7 +88,7 @@ pub(super) struct Model {
     columns: u16,
     rows: u16,
     pub(super) has_colours: bool,
-    /// The moment for which ages are shown, in milliseconds since 1970.
+    /// The current time for ages, in milliseconds since 1970.
     pub(super) now: u64,
     pub(super) link: Link,
     agents: AgentList,
@@ -100,11 +100,11 @@ pub(super) struct Model {
     has_history: bool,
     letters: MessageList,
     mailbox: MessageList,
-    /// The number of messages in the mailbox, of which the newest are known.
+    /// The number of messages in the mailbox. Only the newest are known.
     pub(super) mailbox_count: u64,
     /// The list that the pane of messages shows.
     pub(super) list: List,
-    /// Whether keys move in the pane of messages, not in that of agents.
+    /// Whether keys move in the pane of messages, not in the pane of agents.
     pub(super) is_in_messages: bool,
     pub(super) filter: String,
     pub(super) mode: Mode,
@@ -160,7 +160,7 @@ impl Model {
     }
 
     /// The selected agent and its dialog, if the panes are drawn and have room for the whole
-    /// question: nobody should choose without it.
+    /// question, since a person should not choose without it.
     pub(super) fn answerable(&self) -> Option<(&str, &Dialog)> {
         let agent = self.selected_agent().filter(|_| self.mode.draws_panes())?;
         let dialog = agent.dialog.as_ref()?;
@@ -291,7 +291,7 @@ impl Model {
         self.preview.as_ref().filter(|(of, _)| of == name).map(|(_, screen)| screen)
     }
 
-    /// The agent whose screen is to be shown, and the size of the pane for it.
+    /// The agent that needs its screen shown, and the size of the pane for it.
     pub(super) fn wants_preview(&self) -> Option<(String, Rect)> {
         let area = self.areas().preview;
         let agent = self.selected_agent().filter(|agent| agent.is_here && !area.is_empty())?;
@@ -622,7 +622,7 @@ pub(super) mod tests {
         assert_eq!(model.act(Action::Open), Some(Effect::Attach("Cid".to_owned())));
         assert_eq!(model.act(Action::Hold), Some(Effect::Order(Order::Hold("Cid".to_owned()))));
         model.act(Action::Message);
-        // A message goes to the agent for which it was begun.
+        // A message goes to the agent that it was begun for.
         model.update(Update::Agents(vec![agent("Ann", Need::Permission, "x")]));
         model.act(Action::Edit(Edit::Insert("Go on".to_owned())));
         let sent = Order::Send { to: "Cid".to_owned(), text: "Go on".to_owned() };

@@ -25,7 +25,7 @@ use unicode_width::UnicodeWidthStr as _;
 /// The columns of a narrow terminal, by their numbers: the mark, the name and the state.
 const COLUMNS_NARROW: [usize; 3] = [0, 1, 4];
 
-/// The width below which a terminal is narrow.
+/// The width that makes a terminal narrow if it has less.
 const WIDTH_MIN: u16 = 60;
 
 /// The columns of a name, at least; wide terminals show more of it.
@@ -34,7 +34,7 @@ const NAME_COLUMNS: u16 = 24;
 /// The keys that the last line always shows.
 const KEYS: &str = "? help  q quit";
 
-/// The most rows of a notice: many agents may not be restored, each for a reason of its own.
+/// The most rows of a notice: many agents may not be restored, each for a different reason.
 const NOTICE_ROWS: usize = 12;
 
 /// The columns of a message's time.
@@ -271,7 +271,7 @@ impl Pane<'_> {
         self.line(area, 0, &format!("SCREEN of {}", escaped(&agent.name)), Styles::bold());
         match model.preview() {
             Some(Ok(rows)) => {
-                // The last rows are those in which something happens.
+                // The last rows show the activity.
                 let first = rows.len().saturating_sub(Areas::rows(area));
                 for (row, text) in rows[first..].iter().enumerate() {
                     self.line(area, row + 1, &escaped(text), Style::new());
@@ -310,7 +310,8 @@ impl Pane<'_> {
         }
     }
 
-    /// Draws the last line: keys, a notice, or the line that is typed, whose cursor is returned.
+    /// Draws the last line: keys, a notice, or the input line. Returns the cursor of the input
+    /// line.
     fn bottom(&mut self, model: &Model, area: Rect, whole: Rect) -> Option<Position> {
         match (&model.mode, model.notice()) {
             (Mode::Filter(editor), _) => return self.typed("/", editor, area),
@@ -345,7 +346,7 @@ impl Pane<'_> {
 
     /// Draws the line that is typed after a label. Returns the cursor's position.
     fn typed(&mut self, label: &str, editor: &Editor, area: Rect) -> Option<Position> {
-        // At least half of the line is for what is typed.
+        // At least half of the line is for the input.
         let label = cut(label, usize::from(area.width / 2));
         let before = label.width();
         let (text, cursor) = editor.shown(usize::from(area.width).saturating_sub(before));

@@ -1,7 +1,7 @@
 //! The words of a command line that a person types in `top`.
 
-/// Splits a line at blanks, except between quotes, which are left out. There are no escapes, so that
-/// paths of Windows are words. The error is a sentence.
+/// Splits a line at blanks, except between quotes, which are left out. There are no escapes, so
+/// that Windows paths are words. The error is a sentence.
 pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -10,7 +10,7 @@ use crate::cli::top::{
 use protocol::name::OPERATOR;
 use ratatui::layout::{Position, Rect};
 
-/// The messages or rows by which the wheel scrolls.
+/// The number of messages or rows that the wheel scrolls.
 pub(super) const WHEEL: isize = 3;
 
 impl Model {
@@ -115,7 +115,7 @@ impl Model {
         None
     }
 
-    /// Goes to the pane of messages, where one is chosen then, or to that of agents.
+    /// Goes to the pane of messages, choosing one, or to the pane of agents.
     fn go_to_messages(&mut self, is_in_messages: bool) {
         self.is_in_messages = is_in_messages;
         if is_in_messages && self.chosen().is_none() {
@@ -123,8 +123,8 @@ impl Model {
         }
     }
 
-    /// The agent to which a message is begun: the sender of the chosen message, or else the
-    /// selected agent.
+    /// The recipient of a new message: the sender of the chosen message, or else the selected
+    /// agent.
     fn addressee(&self, chosen: Option<Message>) -> Option<String> {
         let chosen = chosen.filter(|_| self.is_in_messages);
         let sender = chosen.map(|message| message.from).filter(|from| *from != OPERATOR);
@@ -183,7 +183,7 @@ impl Model {
         }
     }
 
-    /// Leaves what was entered last: a mode, the scrolled or chosen messages, the filter.
+    /// Leaves the innermost state: a mode, the scrolled or chosen messages, the filter.
     fn back(&mut self) {
         match std::mem::replace(&mut self.mode, Mode::Normal) {
             Mode::Filter(_) => self.filter.clear(),
@@ -251,7 +251,7 @@ impl Model {
         }
     }
 
-    /// Scrolls the text that fills the panes by that many rows. Returns false if there is none.
+    /// Scrolls the text that fills the panes by this many rows. Returns false if there is none.
     fn scroll_page(&mut self, by: isize) -> bool {
         let area = self.areas().body;
         let rows = match &self.mode {

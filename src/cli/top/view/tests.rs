@@ -103,7 +103,7 @@ fn screen_of_80_columns() {
     );
 }
 
-/// Twelve agents that are here, of which one asks, two work and one is away without mail.
+/// Twelve connected agents: one asks, two work, and one is away without mail.
 fn twelve(columns: u16, rows: u16) -> Model {
     let mut model = Model::new(columns, rows, true, NOW);
     model.update(Update::Joined("/tmp/agent-relay.sock".to_owned()));
