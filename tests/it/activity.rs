@@ -21,7 +21,7 @@ fn wait_for(sandbox: &Sandbox, words: &[&str]) -> (Option<i32>, String) {
     (ended.status.code(), said(&ended))
 }
 
-/// Reports what an agent does.
+/// Reports an agent's activity.
 fn report(agent: &mut Raw, activity: &str) {
     agent.ask("activity", &json!({"activity": activity, "source": "screen", "for_ms": 0}));
 }

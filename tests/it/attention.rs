@@ -23,7 +23,7 @@ const DIALOG: &str = "\r\n❯ 1. Yes\r\n  2. No\r\n";
 
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-/// Counts a text in what the terminal has got.
+/// Counts a text in the output of the terminal.
 fn count(terminal: &Terminal, text: &str) -> usize {
     String::from_utf8_lossy(&terminal.bytes()).matches(text).count()
 }

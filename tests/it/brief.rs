@@ -16,7 +16,7 @@ use testkit::{
 const DONE: i32 = 0;
 const FAILED: i32 = 1;
 
-/// A sandbox with these files in the directory in which commands run.
+/// A sandbox with these files in the working directory of commands.
 fn project(files: &[(&str, &str)]) -> Sandbox {
     let sandbox = Sandbox::empty();
     for (name, text) in files {
@@ -149,7 +149,7 @@ fn read_only_file_leaves_all_files_unchanged() {
     for (name, text) in files {
         assert_eq!(read(&sandbox, name), text);
     }
-    // A read-only file that needs no change is no error.
+    // A read-only file that needs no change causes no error.
     run(&sandbox, &["brief", "--remove"], DONE);
     // Windows removes no read-only file, not even with its directory.
     fs::set_permissions(&gemini, writable).unwrap();

@@ -174,7 +174,7 @@ fn channels_end_with_their_connection_and_their_sessions_resume() {
     let mut shared = Shared::open(&sandbox);
     let welcome = shared.hello(1, "Ann", None);
     shared.hello(2, "Bob", None);
-    // Half a frame is no frame.
+    // Half a frame does not count.
     shared.raw.send_bytes(&[0, 0, 1, 0, b'{']);
     shared.raw.hang_up();
     await_presence(&sandbox, "Bob", false);
@@ -288,7 +288,7 @@ fn violation_in_a_channel_ends_that_channel() {
     shared.raw.send_text("\u{1}\u{0}");
     assert_eq!(shared.expect(1, "ERROR")["payload"]["code"], "BAD_FRAME");
     assert_eq!(shared.next(1), None);
-    // What was on its way is ignored.
+    // Frames in flight are ignored.
     shared.say(1, "m-1", "Bob", "too late");
     shared.say(2, "m-2", "Bob", "to myself");
     assert_eq!(shared.expect(2, "ACK")["payload"]["ack_id"], "m-2");

@@ -25,7 +25,7 @@ use testkit::{
 /// The number of receivers of each sender.
 const PEERS: u64 = 5;
 
-/// The number of messages after which an agent leaves and joins again. Every other time it hangs up
+/// The number of messages before an agent leaves and joins again. Every other time it hangs up
 /// without BYE.
 const STAY: u64 = 250;
 

@@ -1,4 +1,4 @@
-//! Two agents that edit the same file are told of each other, and lists show it.
+//! Two agents that edit the same file are notified of each other, and lists show it.
 
 use crate::wrap::send;
 use platform::pty::Size;
@@ -15,7 +15,7 @@ use testkit::{
 };
 
 /// A program under the name of Claude Code that runs the hook of a tool with each input that a file
-/// holds, and puts down what the hook prints.
+/// holds, and records the hook's output.
 const EDITOR: &str = r#"
 echo ready
 count=1
@@ -46,7 +46,7 @@ impl<'a> Editor<'a> {
         Self { sandbox, name, terminal, count: 0, told: String::new() }
     }
 
-    /// Lets a hook report the use of a tool, and notes what it tells.
+    /// Lets a hook report the use of a tool, and records its output.
     fn uses(&mut self, report: &Value) {
         self.count += 1;
         let directory = self.sandbox.directory();
@@ -64,7 +64,7 @@ impl<'a> Editor<'a> {
         self.uses(&edit(path));
     }
 
-    /// Uses a tool that edits nothing until the agent is told this.
+    /// Uses a tool that edits nothing until the agent gets this text.
     fn is_told(&mut self, text: &str) {
         until("the agent is told of the collision", || {
             self.uses(&json!({"tool_name": "Bash", "tool_input": {"command": "ls"}}));
@@ -150,7 +150,7 @@ fn collision_is_told_to_both_once() {
     end(&sandbox, vec![ann, bob]);
 }
 
-/// What a subagent edits, its agent edits, who is told of it.
+/// A subagent's edits count as its agent's, and the agent is notified of collisions.
 #[test]
 fn subagents_edit_for_their_agent() {
     let sandbox = Sandbox::new();
@@ -168,7 +168,7 @@ fn subagents_edit_for_their_agent() {
     end(&sandbox, vec![ann, bob]);
 }
 
-/// A wrapper that answers nobody keeps no others from being told.
+/// A wrapper that does not answer does not keep others from being notified.
 #[test]
 fn stopped_wrapper_hides_no_collision() {
     let sandbox = Sandbox::new();

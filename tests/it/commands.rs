@@ -1,4 +1,4 @@
-//! The commands as people and scripts run them: what they print, and their exit codes.
+//! The commands as people and scripts run them: their output and their exit codes.
 
 use crate::wrap::fullscreen;
 use platform::{endpoint::Endpoint, paths, process::SYSTEM, shell::quoted};
@@ -218,7 +218,7 @@ fn doctor_reports_every_check_and_changes_nothing() {
 /// The daemon that the command starts runs in its home.
 #[test]
 fn relative_endpoint_in_the_environment_is_one_place_for_both() {
-    // The endpoints of Windows are no paths.
+    // Endpoints on Windows are not paths.
     if SYSTEM == "windows" {
         return;
     }
@@ -776,7 +776,7 @@ fn program_that_attacks_measures_and_leaves_nothing() {
         assert!(row["idle"]["p99"].as_f64() > Some(0.0), "{row}");
         assert!(row["held"].is_boolean() && row["stop_ms"].is_u64(), "{row}");
         assert_eq!(row["refusal"], serde_json::Value::Null, "{row}");
-        // The limit of the memory, and what is beyond it.
+        // The limit of the memory, and the memory that does not count.
         assert!(row["resident_mib"].as_u64().is_none_or(|mib| mib <= 512 + 64), "{row}");
     }
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
@@ -841,7 +841,7 @@ fn demo_succeeds_and_leaves_nothing() {
     assert!(readme.contains(&out(&demo)), "README.md shows another conversation: {demo:?}");
 }
 
-/// The demo has a daemon of its own, with a person's identity.
+/// The demo has a separate daemon, with a person's identity.
 #[test]
 fn demo_succeeds_inside_a_wrapped_agent_and_leaves_nothing() {
     let sandbox = Sandbox::empty();

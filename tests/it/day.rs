@@ -24,7 +24,7 @@ const SIZE: Size = Size { rows: 24, cols: 80 };
 /// The size of a large terminal, which the document does not show.
 const LARGE: Size = Size { rows: 40, cols: 140 };
 
-/// The examples in place of what differs from day to day.
+/// The examples that replace values that differ from day to day.
 const PERSON_HOME: &str = "/home/me";
 const ENDPOINT: &str = "/tmp/agent-relay.sock";
 const IDS: [&str; 4] = ["7438af3c", "91c2ab07", "5d1e7f30", "cb03e733"];
@@ -138,7 +138,7 @@ impl Day {
         self.screens.push((name, screen));
     }
 
-    /// The screen of a terminal, with examples in place of what differs from day to day.
+    /// The screen of a terminal, with examples for values that differ from day to day.
     fn screen(&mut self, terminal: &Terminal) -> String {
         let text = terminal.text();
         let rows: Vec<_> = text.trim_end().lines().collect();
@@ -186,7 +186,7 @@ impl Day {
         fs::write(self.transcript(name), format!("{line}\n")).unwrap();
     }
 
-    /// What an agent does, or `finished` if nobody has looked at it since.
+    /// An agent's activity, or `finished` if its person has not looked at it since.
     fn activity(&self, name: &str) -> String {
         let listed = self.sandbox.run(["agents", name, "--json"]);
         let row: Value = serde_json::from_slice(&listed.stdout).unwrap_or_default();
@@ -235,7 +235,7 @@ fn processes(screen: &str) -> Vec<u64> {
     after.map(|rest| rest.split(')').next().unwrap().parse().unwrap()).collect()
 }
 
-/// Examples in place of what differs from day to day.
+/// Examples that replace values that differ from day to day.
 #[derive(Default)]
 struct Examples {
     /// Directories and endpoints, the longest first, with their examples.
@@ -338,7 +338,7 @@ fn is_heading(row: &str) -> bool {
     ["NAME  ", "SENT  "].iter().any(|first| row.trim_start().starts_with(first))
 }
 
-/// The columns at which the headings of a table begin; the first one has what stands before it.
+/// The columns where the headings of a table begin; the first column includes the text before it.
 fn starts(heading: &str) -> Vec<usize> {
     let blanks = |at: usize| heading[..at].ends_with("  ");
     let later = heading.char_indices().filter(|&(at, c)| c != ' ' && blanks(at));

@@ -1,5 +1,5 @@
 //! The key that detaches the terminal of `run` from an agent CLI, and the two processes of such a
-//! `run`: the front, for which the shell waits, and the wrapper.
+//! `run`: the front, which the shell waits for, and the wrapper.
 
 use crate::{
     commands::{err, run},
@@ -105,7 +105,7 @@ fn detached_agent_gives_the_shell_back_and_runs_on() {
     let mut shell = shell_with_ann(&sandbox, "");
     say(&mut shell, "one");
     assert_eq!(state(&sandbox)["has_terminal"], true);
-    // What is typed with the key, before it, reaches the program.
+    // Keys that are typed before the key, in one write with it, reach the program.
     shell.press(&format!("two\r{DETACH}"));
     shell.wait_for("Ann runs on; `agent-relay attach Ann` shows it again");
     shell.press("echo \"code=$? $(stty -a | grep -c -- '-icanon')\"\r");

@@ -244,7 +244,7 @@ fn frames_in_hex_are_the_envelopes_before_them() {
     }
 }
 
-/// Checks that a dump is a frame, whose envelope the document shows with its length.
+/// Checks that a dump is a frame. The document shows the frame's envelope with its length.
 fn check_dump(document: &str, dump: &str) {
     let bytes: Vec<u8> = dump
         .split_whitespace()
@@ -548,7 +548,7 @@ fn examples() -> Vec<String> {
     blocks.iter().flat_map(|block| block.split("\n\n")).map(str::to_owned).collect()
 }
 
-/// The beginning of docs/CLIENTS.md, from which one writes a client.
+/// The beginning of docs/CLIENTS.md, for authors of clients.
 fn client_page() -> &'static str {
     let (page, _) = CLIENTS.split_once("\n## Before you write one\n").expect("the page ends");
     page

@@ -222,7 +222,7 @@ fn past_events_are_those_of_the_history() {
     let sandbox = known(&["Bob"]);
     run(&sandbox, &["send", "Bob", "one"], DONE);
     run(&sandbox, &["purge", "Bob"], DONE);
-    // The body of a message is no part of its events.
+    // An event does not include the body of its message.
     run_with(&sandbox, &["send", "--topic", "a.b", "Bob", "-"], &[b'x'; 1_000_000], DONE);
     until("the end is stored", || past(&sandbox, &[]).len() == 3);
     let states = |options: &[&str]| -> Vec<_> {
@@ -317,7 +317,7 @@ fn answer_is_told_once_although_the_daemon_was_killed() {
     assert_eq!(ids, [first, second]);
 }
 
-/// Starts `events --follow` whose output is a pipe, and waits until it follows.
+/// Starts `events --follow` with a pipe as its output, and waits until it follows.
 fn follow_into_pipe(sandbox: &Sandbox) -> (PipeReader, Child, Receiver<String>) {
     let (reader, writer) = std::io::pipe().unwrap();
     let mut command = sandbox.command(["tap", "--events", "--follow"]);
@@ -475,7 +475,7 @@ fn watched_list_is_printed_again_only_after_a_change() {
     let listed = |line: &str| -> Value { serde_json::from_str(line).unwrap() };
     assert_eq!(listed(&json.line())["schema"], "agent-relay.agent/1");
     dumb.wait_until("the state", |text| text.lines().any(|row| words(row).starts_with(&here)));
-    // The age of a state is no change.
+    // The age of a state does not count as a change.
     until("the age is another", || !out(&run(&sandbox, &["agents"], DONE)).contains(&row));
     report(&mut ann, "idle");
     assert_eq!(watch.line(), "");

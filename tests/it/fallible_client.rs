@@ -1,4 +1,4 @@
-//! A client whose connection to the daemon may end at any byte.
+//! A client with a connection to the daemon that may end at any byte.
 
 use platform::{endpoint::Endpoint, transport::Stream};
 use protocol::frame::{Decoder, FRAME_BYTES_MAX};
@@ -22,7 +22,7 @@ impl FallibleClient {
     }
 
     /// Sends HELLO, with the token of the last session if there is one, and takes the next token.
-    /// Returns whether that session goes on, or `None` if the daemon does not welcome the client.
+    /// Returns whether that session continues, or `None` if the daemon does not welcome the client.
     pub(crate) fn join(&mut self, name: &str, token: &mut Option<String>) -> Option<bool> {
         let mut payload = json!({"agent": name});
         if let Some(token) = token {
@@ -80,7 +80,7 @@ impl FallibleClient {
         }
     }
 
-    /// Returns the stream, with which another thread can end the connection.
+    /// Returns the stream, so that another thread can end the connection.
     pub(crate) fn stream(&self) -> Stream {
         self.stream.clone()
     }

@@ -188,7 +188,7 @@ struct RunResult {
     end: Option<ExitStatus>,
 }
 
-/// Runs the conversation with a daemon in which the cell's call fails, until the daemon has ended.
+/// Runs the conversation with the cell's call failing in the daemon, until the daemon has ended.
 fn run(sandbox: &Sandbox, setup: Setup, cell: Option<&Cell>) -> RunResult {
     let (mut messages, endpoint) = (Messages::default(), sandbox.endpoint());
     if setup == Setup::Used {

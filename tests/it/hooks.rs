@@ -1,5 +1,5 @@
-//! The command that agent CLIs run as their hook, and the commands by which an agent reads its
-//! messages.
+//! The command that agent CLIs run as their hook, and the commands that agents read their messages
+//! with.
 
 use crate::wrap::{expect_message, send};
 use serde_json::{Value, json};
@@ -66,7 +66,8 @@ fn hook_fails_in_silence() {
     }
 }
 
-/// A hook of an extension is silent outside of a wrapped agent, and in what the agent has started.
+/// A hook of an extension is silent outside of a wrapped agent, and in programs that the agent has
+/// started.
 #[test]
 fn hook_of_an_extension_needs_its_wrapper() {
     let sandbox = Sandbox::empty();
@@ -141,7 +142,7 @@ fn run_program(sandbox: &Sandbox, program: &str, arguments: &[&Path]) {
     assert!(output(program).status.success());
 }
 
-/// The agent is told of a message by its hook, reads it, and has it by that: nothing is typed.
+/// The agent's hook tells it of a message, and the agent reads it. Nothing is typed.
 #[test]
 fn agent_reads_what_its_hook_tells() {
     let sandbox = Sandbox::new();
@@ -204,8 +205,8 @@ fn brief_is_the_context_that_a_hook_prints() {
     assert_eq!(ann.finish(), 0);
 }
 
-/// A program under the name of Claude Code that gives up a hook: its reader has ended when the hook
-/// is told of a message.
+/// A program under the name of Claude Code that gives up a hook: nothing reads the hook's output
+/// when the hook gets a message.
 const DEAF: &str = r#"
 begin_turn
 echo ready
@@ -232,15 +233,15 @@ fn agent_is_told_again_what_its_hook_could_not_print() {
     assert!(told.contains("Bob wrote to you"), "{told}");
 }
 
-/// A line of a transcript in which the agent says this to Bob.
+/// A line of a transcript: the agent says this to Bob.
 fn said(word: &str) -> String {
     let text = format!("->relay:Bob <<<{word}>>>");
     let line = json!({"type": "assistant", "timestamp": "2999-01-01T00:00:00.000Z", "message": {"content": text}});
     format!("{line}\n")
 }
 
-/// Hooks may name any file: links, other folders, subagents' and what others can change are not
-/// read.
+/// Hooks may name any file. Links, files in other folders, subagents' files and files that others
+/// can change are not read.
 #[test]
 fn transcript_that_a_hook_names_is_read_if_it_is_the_agents() {
     let sandbox = Sandbox::new();

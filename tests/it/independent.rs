@@ -303,8 +303,8 @@ impl PythonClient {
         }
     }
 
-    /// A process of a program in Python with these arguments; `None`, after a line with the reason,
-    /// if there is no Python.
+    /// Starts a Python program with these arguments. Prints the reason and returns `None` if there
+    /// is no Python.
     fn spawn(sandbox: &Sandbox, words: &[&str]) -> Option<Self> {
         let mut command = sandbox.program("python3");
         command.env("AGENT_RELAY_ENDPOINT", sandbox.endpoint().as_text()).args(words);

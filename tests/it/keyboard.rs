@@ -1,7 +1,7 @@
 //! Programs that must not run harmful messages.
 //!
-//! Each test wraps one program in a terminal. Every message would create a file of its own if it
-//! were run. A message may be typed in a harmless form, or wait for a reason; none of the files may
+//! Each test wraps one program in a terminal. Each message would create a different file if it were
+//! run. A message may be typed in a harmless form, or wait for a reason; none of the files may
 //! exist at any time.
 
 mod agents;
@@ -84,7 +84,7 @@ const PROGRAM: Program = Program {
     cleanup: &[],
 };
 
-/// Bodies that a shell would run. Some first end the harmless form in which they are typed.
+/// Bodies that a shell would run. Some first end the harmless form that they are typed in.
 ///
 /// `{mark}` is the path of the file to create, `{file}` its name in the program's directory.
 const BODIES: [&str; 11] = [
@@ -101,7 +101,7 @@ const BODIES: [&str; 11] = [
     "x\u{3}touch {mark}\r\u{4}x\u{16}\rtouch {mark}\r",
 ];
 
-/// The last words of reasons that pass by themselves, after which a message may still be typed.
+/// The last words of temporary reasons. After these, a message may still be typed.
 const TRANSIENT_REASONS: [&str; 3] = ["has not shown its prompt yet", "is printing", "is typing"];
 
 impl Program {
@@ -346,11 +346,11 @@ impl<'a> Stage<'a> {
         assert_eq!(agents[0]["queued"], waiting, "{agents:?}");
     }
 
-    /// Presses keys, and waits until the program shows something, or has ended. A program that is to
-    /// be interrupted must show its prompt, since it loses what it reads before.
+    /// Presses keys, and waits until the program shows something, or has ended. A program that is
+    /// to be interrupted must show its prompt, since it loses earlier input.
     fn press_and_see(&mut self, keys: &str) {
-        // The terminal itself echoes Ctrl-C. A shell without a line editor loses what it reads
-        // before it handles the signal.
+        // The terminal itself echoes Ctrl-C. A shell without a line editor loses input that it
+        // reads before it handles the signal.
         const ECHO: &[u8] = b"^C";
         let text = self.terminal().text();
         // A shell may be in the middle of a quote, and an agent may have ended in it.

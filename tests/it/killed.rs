@@ -31,11 +31,11 @@ const SUSPENSIONS_MAX: usize = 10;
 const HEARTBEAT: &str = "heartbeat_ms = 200\n";
 const SUSPENSION: Duration = Duration::from_millis(700);
 
-/// The longest time after which a sending process is killed: longer than most sends take until the
+/// The longest life of a sending process before it is killed: longer than most sends take until the
 /// daemon accepts the message.
 const LIFE_MAX_MS: u32 = 40;
 
-/// A process of `agent-relay listen`, and a thread that records what it prints.
+/// A process of `agent-relay listen`, and a thread that records its output.
 struct Listener<'s> {
     process: Child,
     notes: Option<thread::ScopedJoinHandle<'s, ()>>,

@@ -28,7 +28,7 @@ fn send(sandbox: &Sandbox, to: &str, text: &str) -> (String, String) {
     (id, short)
 }
 
-/// A line that is wider than the terminal would go on in another row.
+/// A line that is wider than the terminal would continue in another row.
 #[test]
 fn lists_fit_the_terminal() {
     let long = "N".repeat(64);
@@ -237,7 +237,7 @@ fn run_without_a_message_leaves_no_name() {
     assert!(agents().contains(r#""name":"web""#) && owner.exists());
 }
 
-/// `spawn` names an agent as `run` does, and briefs a known CLI unless nobody wants that.
+/// `spawn` names an agent as `run` does, and briefs a known CLI by default.
 #[test]
 fn spawned_agent_is_named_after_its_directory() {
     let sandbox = Sandbox::new();

@@ -1,5 +1,5 @@
-//! Links between the daemons of two machines, here two sandboxes: what crosses, what is refused,
-//! and what a lost link costs.
+//! Links between the daemons of two machines, here two sandboxes: messages that cross, refusals,
+//! and the cost of a lost link.
 
 use crate::commands::{DONE, FAILED, NOT_DELIVERED, USAGE, err, run};
 use crossbeam_channel::{Sender, bounded};
@@ -249,7 +249,7 @@ fn messages_arrive_once_and_in_order_though_daemons_are_killed() {
     });
 }
 
-/// Each side waits for the other's answers, and goes on to answer.
+/// Each side waits for the other's answers, and continues to answer.
 #[test]
 fn windows_that_are_full_in_both_directions_do_not_stop_the_link() {
     const MESSAGES: usize = 60;
@@ -350,7 +350,7 @@ fn sender_is_notified_of_what_does_not_arrive() {
     ann.expect_code("NACK", "EXPIRED");
 }
 
-/// What a machine that does not keep the rules sees of the other side's HELLO and errors.
+/// A machine that breaks the rules, and the HELLO and errors that it gets.
 struct Stranger {
     stream: TcpStream,
     side: Side,
@@ -522,7 +522,7 @@ fn agents_that_match_a_pattern_are_exported_as_long_as_they_are_known() {
     let (laptop, pi, lab) = (Sandbox::new(), Sandbox::new(), Sandbox::new());
     let (web, mut db) = (laptop.join("web-1"), laptop.join("db-1"));
     let mut bob = pi.join("Bob");
-    // An agent of a third machine, whose name matches.
+    // An agent of a third machine with a matching name.
     let (one, other) = cable();
     let of_lab = Side::start(&laptop, "lab", &["db-1"], one);
     let of_laptop = Side::start(&lab, "laptop", &["web-9"], other);
@@ -541,7 +541,7 @@ fn agents_that_match_a_pattern_are_exported_as_long_as_they_are_known() {
     let deliver = later.expect("DELIVER");
     assert_eq!((body(&deliver), &deliver["from"]), ("hello", &json!("Bob@pi")));
     later.acknowledge(&deliver);
-    // What no pattern matches neither sends nor is known there.
+    // An agent that no pattern matches can neither send nor be reached there.
     db.send("Bob@pi", "from another agent", at_least_once());
     db.expect("ACK");
     let refused = db.expect_code("NACK", "REFUSED");
@@ -550,7 +550,7 @@ fn agents_that_match_a_pattern_are_exported_as_long_as_they_are_known() {
     bob.send("db-1@laptop", "to another agent", at_least_once());
     bob.expect_code("NACK", "UNKNOWN_AGENT");
     assert_eq!(connected(&pi), ["api-1", "Bob", "web-1@laptop", "web-2@laptop"]);
-    // An agent that is away stays exported; one whose name is forgotten does not.
+    // An agent that is away stays exported; a forgotten name does not.
     web.leave();
     until("a name that is forgotten", || {
         laptop.run(["purge", "--forget", "web-1"]).status.success()
@@ -731,7 +731,7 @@ fn agents_of_other_machines_have_their_programs_and_directories() {
     until("the details of Bob", || details(&row(&laptop, "Bob@pi")) == of_bob);
     let shown = String::from_utf8(run(&laptop, &["agents"], DONE).stdout).unwrap();
     assert!(shown.contains("Bob@pi  codex    \\u{1b}[2Japi  on pi  "), "{shown}");
-    // What comes later is told, too. By then, Ann's would have come.
+    // Later agents are reported, too. By then, Ann's details would have come.
     let _cid = join_with_details(&pi, "Cid", "gemini", "/src/web");
     until("the details of Cid", || row(&laptop, "Cid@pi")["program"] == "gemini");
     assert_eq!(details(&row(&pi, "Ann@laptop")), json!({"program": null, "directory": null}));
@@ -776,7 +776,7 @@ fn bridge_without_a_command_has_the_settings_of_its_file() {
     let line = said.lines().find(|line| line.contains(" linked to pi: ")).unwrap();
     let time = line.strip_prefix("agent-relay: ").unwrap().split(' ').next().unwrap();
     assert!(time.len() == 24 && time.starts_with("20") && time.ends_with('Z'), "{line}");
-    // An option stands in place of its key, and an error names the line.
+    // An option replaces its key, and an error names the line.
     let mut exported =
         Running(laptop.command(["bridge", "pi", "--export", "Dora"]).spawn().unwrap());
     await_agent(&pi, "Dora@laptop");

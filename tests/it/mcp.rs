@@ -198,8 +198,7 @@ fn next_offset(place: &str) -> Option<usize> {
     rest.split_once(' ')?.0.parse().ok()
 }
 
-/// A question for which nobody waits any more does not keep the server from other requests, nor
-/// from ending.
+/// An abandoned question does not keep the server from other requests, nor from ending.
 #[test]
 fn cancelled_question_has_no_result() {
     let sandbox = Sandbox::new();
@@ -291,7 +290,7 @@ fn server_without_an_agent_and_a_program_without_a_way_are_usage_errors() {
     }
 }
 
-/// A program under the name of Claude Code that is told of a message, reads it with the tool, and
+/// A program under the name of Claude Code that hears of a message, reads it with the tool, and
 /// reports the tool's result.
 const CLAUDE: &str = r#"
 grep -q AGENT_RELAY_KEY_FILE "${first#--mcp-config=}" || exit 9

@@ -11,7 +11,7 @@ const LEFT_KIB: u64 = 512;
 const TEXT_BYTES: usize = 64 * 1024;
 const MESSAGES: usize = 100;
 
-/// Limits the daemon's memory to what it has now, and a little more.
+/// Limits the daemon's memory to a little more than its present use.
 fn limit_memory(sandbox: &Sandbox) {
     let pid = sandbox.daemon_pid();
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();

@@ -34,7 +34,7 @@ const FAILED: i32 = 1;
 const BASH: [&str; 3] = ["bash", "--norc", "--noprofile"];
 const DETACH: &str = "\u{1c}";
 
-/// Wraps a shell as Ann in a terminal of its own, and waits for its prompt.
+/// Wraps a shell as Ann in a separate terminal, and waits for its prompt.
 #[track_caller]
 fn ann(sandbox: &Sandbox) -> Terminal {
     let ann = Terminal::wrap(sandbox, "Ann", &BASH);
@@ -580,8 +580,8 @@ fn closed_window_ends_its_agent_and_only_detaches_a_viewer() {
     until("nobody is there", || sandbox.run(["release", "Ann"]).status.code() == Some(FAILED));
 }
 
-/// A program under the name of Claude Code asks its terminal where the cursor is, as often as a
-/// file asks for it, and says what it reads.
+/// A program under the name of Claude Code that asks its terminal for the cursor's position, as
+/// often as a file says, and prints the answers.
 const ASKS: &str = r#"
 stty raw -echo
 echo ready

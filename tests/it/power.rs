@@ -1,7 +1,7 @@
 //! Power loss: with `durability = "disk"`, a message is on the disk before it is accepted.
 //!
-//! `strace` logs what a daemon receives, sends, and does with its files. From the log, the tests
-//! compute the content of a disk that loses all unsynced writes.
+//! `strace` logs a daemon's received and sent bytes and its operations on files. From the log, the
+//! tests compute the content of a disk that loses all unsynced writes.
 
 use platform::transport::Stream;
 use rand_chacha::ChaCha8Rng;
@@ -224,7 +224,7 @@ fn acceptance(call: &str) -> Option<Step> {
     if is_acceptance { message_number(call, "ack_id").map(Step::Accepted) } else { None }
 }
 
-/// Returns the number of the message whose id is the member `key` of the frame in the call.
+/// Returns the number of the message that the member `key` of the frame in the call identifies.
 fn message_number(call: &str, key: &str) -> Option<usize> {
     let names = |number| call.contains(&format!("\\\"{key}\\\":\\\"{}\\\"", id_of(number)));
     (1..=MESSAGES).find(|number| names(*number))

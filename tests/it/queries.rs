@@ -157,7 +157,7 @@ fn rename_is_whole_if_the_daemon_is_killed_meanwhile() {
         let known: Vec<_> = sandbox.operator().agents();
         assert_eq!((known.len(), &known[0]["waiting"]), (1, &json!(1)), "{known:?}");
         assert!(names.contains(&known[0]["name"].as_str().unwrap()), "{known:?}");
-        // The same command completes what was cut short.
+        // The same command completes an interrupted one.
         run(&sandbox, &line, DONE);
         names.reverse();
     }

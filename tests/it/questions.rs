@@ -172,7 +172,7 @@ fn library_asks_and_answers() {
             scope.spawn(|| ann.ask(Outgoing::message("Bob", "Which port?"), ANSWER_TIMEOUT));
         let delivery = delivered(&bob);
         assert!(delivery.sync.as_ref().is_some_and(|asks| asks.blocking));
-        // An acknowledgement is no answer: the question stays open.
+        // An acknowledgement is not an answer: the question stays open.
         bob.acknowledge(&delivery.id);
         let data = RawValue::from_string(r#"{"body":"8080"}"#.to_owned()).unwrap();
         bob.answer(&delivery, true, Some(&data)).unwrap();
@@ -218,8 +218,8 @@ fn first_reply_of_a_wrapped_agent_is_the_answer_and_the_next_a_message() {
     bob.acknowledge(&message);
 }
 
-/// A body with a `reply` command of the line reader for each of these names. FROM stands for the
-/// asking client.
+/// A body with a `reply` command of the line reader for each of these names. FROM is replaced by
+/// the asking client.
 fn replies(to: &[&str]) -> String {
     to.iter().map(|name| format!("\nreply {name} to {name}")).collect()
 }

@@ -66,7 +66,7 @@ fn killed_agent_goes_on_in_its_own_conversation_with_its_mail() {
     until("Ann runs once more", || claude.started().len() == 3);
     run(&sandbox, &["stop", "Ann"]);
 
-    // A renamed agent goes on under its new name.
+    // A renamed agent continues under its new name.
     assert_eq!(run(&sandbox, &["rename", "Ann", "Eve"]), "Ann is Eve now\n");
     run(&sandbox, &["restore", "eve"]);
     until("Eve runs", || claude.started().len() == 4);

@@ -221,8 +221,7 @@ impl Agent {
     }
 }
 
-/// Exchanges first messages, after which both names are stored, and each agent has a stream to
-/// resume.
+/// Exchanges first messages. Then both names are stored, and each agent has a stream to resume.
 #[track_caller]
 fn exchange_first_messages(ann: &mut Agent, bob: &mut Agent) {
     bob.send("Ann", 0, true);

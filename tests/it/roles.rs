@@ -1,5 +1,4 @@
-//! The identity in which a command acts, the key or token that proves it, and the secrecy of keys
-//! and tokens.
+//! The identity of a command, the key or token that proves it, and the secrecy of keys and tokens.
 
 use crate::{
     commands::{Detached, USAGE, err, out, run},
@@ -116,7 +115,7 @@ fn keyed_name_requires_its_key() {
     assert!(err(&run(&sandbox, &line, FAILED)).contains("read nowhere"));
 }
 
-/// Makes a directory in which another user can work, with the program in it.
+/// Makes a directory with the program in it, where another user can work.
 pub(crate) fn open_to_others(sandbox: &Sandbox) -> PathBuf {
     let directory = sandbox.directory().join("others");
     let relay = directory.join("agent-relay");

@@ -32,8 +32,8 @@ const WAITING_MAX: usize = 6;
 /// The interval between messages if a time is given.
 const PACE: Duration = Duration::from_secs(1);
 
-/// The warm-up, after which each process has its usual memory: a number of messages or, if a time
-/// is given, a fraction (1/n) of this time.
+/// The warm-up that brings each process to its usual memory: a number of messages or, if a time is
+/// given, a fraction (1/n) of this time.
 const WARM_MESSAGES: usize = 5;
 const WARM_PART: u32 = 2;
 
@@ -79,7 +79,7 @@ fn long_conversation_loses_nothing_and_memory_is_bounded() {
     soak.end();
 }
 
-/// A wrapped program in a terminal whose output is discarded.
+/// A wrapped program in a terminal. The output is discarded.
 struct Wrapped {
     name: &'static str,
     pty: Pty,

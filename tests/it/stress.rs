@@ -76,7 +76,7 @@ fn stalling_reader_gets_every_frame_whole_and_in_order() {
     assert_eq!(reader.drain(), Vec::<Value>::new(), "and nothing twice");
 }
 
-/// Each sender is a process of its own. Each is accepted or says why not.
+/// Each sender is a separate process. Each is accepted or prints the reason.
 #[test]
 fn hundreds_of_send_commands_at_once_are_all_answered() {
     const ROUNDS: usize = 2;

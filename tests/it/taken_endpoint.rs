@@ -1,5 +1,5 @@
 //! A daemon whose configured or default endpoint belongs to another user. It listens instead at a
-//! path in /tmp that contains the id of its own user.
+//! path in /tmp with its user's id.
 //!
 //! Each test runs under the id of a user that the system does not know, so that no other daemon
 //! uses this user's path. Only root can become such a user.
@@ -29,7 +29,7 @@ use testkit::{
 struct User<'a> {
     id: u32,
     sandbox: &'a Sandbox,
-    /// The directory in which the user works, with the program in it.
+    /// The user's working directory, with the program in it.
     directory: &'a Path,
     daemon: Option<Daemon>,
 }

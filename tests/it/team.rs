@@ -31,8 +31,8 @@ done
 while ! [ -e "$HOME/end" ]; do sleep 0.05; done
 "#;
 
-/// A sandbox with the repository `shop` and this agents.toml, in which `CLAUDE` stands for the path
-/// of a fake Claude Code.
+/// A sandbox with the repository `shop` and this agents.toml. `CLAUDE` in it is replaced by the
+/// path of a fake Claude Code.
 fn shop(agents: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     let program = claude::install_with_hooks(&sandbox, CLAUDE);
@@ -94,8 +94,7 @@ fn refused(sandbox: &Sandbox, arguments: &[&str]) -> (i32, String) {
     (ended.status.code().unwrap(), String::from_utf8(ended.stderr).unwrap())
 }
 
-/// The directories and arguments with which agents were started, without those of hooks and of the
-/// brief.
+/// The directories and arguments of the agents' starts, without those of hooks and of the brief.
 fn started(sandbox: &Sandbox) -> Vec<String> {
     let text = fs::read_to_string(sandbox.directory().join("started")).unwrap_or_default();
     text.lines()
@@ -183,7 +182,7 @@ fn team_is_started_stopped_and_goes_on() {
     let (_, why) = refused(&sandbox, &["send", "@reviewers", "hello"]);
     assert!(why.contains("there is no group @reviewers"), "{why}");
 
-    // They go on with their conversations, and without another first prompt.
+    // The agents continue their conversations, without another first prompt.
     let up = done(&sandbox, &["team", "up"]);
     assert!(up.starts_with("api goes on (process ") && up.contains("\nweb goes on "), "{up}");
     until("both run again", || started(&sandbox).len() == 4);
@@ -248,7 +247,7 @@ fn group_reaches_each_of_its_agents() {
     assert!(read.starts_with("@operator -> api, web +1\napi: "), "{read}");
     assert!(read.contains(", web: ") && read.contains(", Zed: "), "{read}");
     assert_eq!(done(&sandbox, &["history", "--json"]).matches("look").count(), 3);
-    // A sender is in no group of its own.
+    // A sender is not a recipient of its own group message.
     let sent = rows(&done(&sandbox, &["send", "--as", "Eve", "@back", "hm", "--json"]));
     assert_eq!(sent.len(), 1);
     let (code, why) = refused(&sandbox, &["send", "@nobody", "hello"]);
@@ -258,7 +257,7 @@ fn group_reaches_each_of_its_agents() {
     let listed = done(&sandbox, &["agents"]);
     assert!(listed.ends_with("\ngroups: @back (api), @reviewers (api, web)\n"), "{listed}");
 
-    // Agents are told of groups, if there are any.
+    // The brief mentions groups, if there are any.
     let told = |name| done(&sandbox, &["brief", name]).contains("`@GROUP`");
     assert!(told("Eve"));
     let eve = wrap_line_reader_with(&sandbox, &["-n", "Eve", "--brief"], &[]);
@@ -499,7 +498,7 @@ fn agent_gets_another_place_in_its_project() {
         format!("web still runs in {}; end it first: `agent-relay stop web`", shop.display());
     assert!(why.contains(&still), "{why}");
     done(&sandbox, &["stop", "web"]);
-    // Its conversation is that of the other directory.
+    // Its conversation belongs to the other directory.
     assert!(done(&sandbox, &["team", "up"]).starts_with("web runs "));
     let record = sandbox.home().join("agents/web.json");
     until("the record is that of the worktree", || {
@@ -546,7 +545,7 @@ fn name_whose_mail_waits_for_somebody_else_is_not_given_away() {
         "[[agent]]\nname = 'api'\ncommand = 'CLAUDE'\n\
          [[agent]]\nname = 'web'\ncommand = 'CLAUDE'\ndirectory = 'web'\n",
     );
-    // Clients without a wrapper: no record tells whose names these are.
+    // Clients without a wrapper: no record tells which agents have these names.
     for name in ["api", "web"] {
         drop(sandbox.join(name));
     }

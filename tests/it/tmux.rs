@@ -14,7 +14,7 @@ use testkit::{
 const FOCUSED: &str = "\x1b[I";
 const UNFOCUSED: &str = "\x1b[O";
 
-/// The time of a question after which a notice of it would have come.
+/// The time a question stands before its notice would have come.
 const NOTICE_MS: u64 = 2000;
 
 const SIZE: Size = Size { rows: 30, cols: 100 };
@@ -33,14 +33,14 @@ pub(crate) fn is_installed() -> bool {
     }
 }
 
-/// A tmux server of its own, with its socket in the sandbox. Each agent is a copy of `toy` under
+/// A tmux server of the test, with its socket in the sandbox. Each agent is a copy of `toy` under
 /// the name of Claude Code, in a window or a pane with the agent's name as its user option `@name`.
 struct Tmux {
     sandbox: Sandbox,
 }
 
 impl Tmux {
-    /// Starts a server with one window, which runs `cat`, and reports of the focus. `None` if there
+    /// Starts a server with one window, which runs `cat`, and with focus reports. `None` if there
     /// is no tmux.
     fn start(config: &str) -> Option<Self> {
         let sandbox = Sandbox::with_config(&format!("on_hangup = 'end'\n{config}"));
@@ -195,7 +195,7 @@ fn person_is_called_once_and_never_to_the_pane_with_the_focus() {
     tmux.run(&["select-pane", "-t", &tmux.pane("Bob")]);
     tmux.ask_and_answer("Bob");
 
-    // Nobody looks at a terminal in the background, nor at a session without a terminal.
+    // A terminal in the background and a session without a terminal have no viewer.
     person.press(UNFOCUSED);
     until("tmux knows", || {
         !tmux.run(&["list-clients", "-F", "#{client_flags}"]).contains("focused")

@@ -1,4 +1,4 @@
-//! `top` in a terminal: what it shows, what its keys do, and what it leaves behind.
+//! `top` in a terminal: its screens, its keys, and the terminal after it.
 
 use crate::{
     commands::{DONE, USAGE, err, run},
@@ -608,14 +608,14 @@ fn program_alone_shows_agents_or_what_can_be_done() {
     assert!(help.contains("Run a command as an agent"), "not a terminal: {help}");
 }
 
-/// The agents and the messages a second with which `top` must cost little.
+/// The agents and the messages a second that `top` must handle at little cost.
 const BUSY: (usize, u32) = (200, 1000);
 
 /// The most drawings a second, and the most of one core, in percent.
 const COST_MAX: (f64, f64) = (10.5, 5.0);
 
 /// With a busy daemon, `top` draws at most ten times a second. `AGENT_RELAY_TOP` is the number of
-/// seconds for which it is measured; only then, its use of the processor is checked, too.
+/// seconds to measure; if it is set, the use of the processor is checked, too.
 #[test]
 fn busy_daemon_costs_little() {
     let seconds = env::var("AGENT_RELAY_TOP").ok();

@@ -1,4 +1,4 @@
-//! A daemon whose log goes to a pipe or a terminal that is read late or never.
+//! A daemon that logs to a pipe or a terminal that is read late or never.
 
 use platform::{pty::Pty, transport::Stream};
 use serde_json::json;
@@ -13,10 +13,10 @@ use testkit::{
     waiting::until,
 };
 
-/// Joins and leaves whose log lines exceed any pipe and any terminal.
+/// A number of joins and leaves with more log lines than any pipe or terminal holds.
 const SOME: usize = 1_000;
 
-/// Joins and leaves whose log lines exceed the daemon's queue of lines as well.
+/// A number of joins and leaves with more log lines than the daemon's queue holds as well.
 const MANY: usize = 3_000;
 
 fn command(sandbox: &Sandbox) -> std::process::Command {
@@ -81,8 +81,8 @@ fn unread_terminal_stops_nothing() {
     let mut env = environment(&sandbox);
     env.push(("AGENT_RELAY_LOG".into(), Some("trace".into())));
     let terminal = Pty::spawn(&command, &env, Some(sandbox.directory()), SIZE).unwrap();
-    // Nobody reads more from this terminal. On Windows, its first output is a question, without
-    // whose answer it does not start the command.
+    // This terminal is not read further. On Windows, its first output is a question, and without
+    // the answer it does not start the command.
     let mut reader = terminal.reader().unwrap();
     assert_ne!(reader.read(&mut [0; 1024]).unwrap(), 0);
     until("the daemon listens", || Stream::connect(&endpoint).is_ok());

@@ -1,10 +1,10 @@
 //! The commands of README.md's quickstart and of docs/GUIDE.md, played as printed.
 //!
-//! A fence `console` has commands behind `$ `, each followed by what it prints. Each section with
-//! such a fence is a recipe, and one test plays its commands in their order, each in a terminal of
+//! A fence `console` has commands behind `$ `, each followed by its output. Each section with such
+//! a fence is a recipe, and one test plays its commands in their order, each in its own terminal of
 //! 120 columns. Ids, times, and the like may differ from the printed ones, but one id stays one id.
-//! The programs `claude` and `codex` are copies of `toy`; where conversations go on, `claude` is a
-//! script with hooks.
+//! The programs `claude` and `codex` are copies of `toy`; where conversations continue, `claude` is
+//! a script with hooks.
 
 use crate::{
     commands::{DONE, out, run},
@@ -67,7 +67,7 @@ done
 while [ -e "$0" ]; do sleep 0.05; done
 "#;
 
-/// A command and what it prints.
+/// A command and its output.
 #[derive(Clone, Debug)]
 struct Step {
     words: Vec<String>,
@@ -80,7 +80,7 @@ struct Recipe {
     steps: VecDeque<Step>,
     /// The ids that stand for the printed ones.
     ids: BTreeMap<String, String>,
-    /// What agents that are started reply to each message.
+    /// The reply of started agents to each message.
     answer: Option<&'static str>,
 }
 
@@ -142,7 +142,7 @@ impl Recipe {
         self.finish(running, code);
     }
 
-    /// Waits for the end of a command, and compares what it has printed.
+    /// Waits for the end of a command, and compares its output.
     #[track_caller]
     fn finish(&mut self, running: Running, code: i32) {
         let Running { terminal, step } = running;
@@ -175,7 +175,7 @@ impl Recipe {
         }
     }
 
-    /// The environment of a person's terminal, without what the tests' own one has.
+    /// The environment of a person's terminal, without the tests' own variables.
     fn environment(&self) -> Vec<(OsString, Option<OsString>)> {
         let own = env::vars_os().map(|(name, _)| name);
         let foreign = own.filter(|name| {
@@ -205,7 +205,7 @@ impl Recipe {
         terminal
     }
 
-    /// Makes `claude` a script whose conversations go on.
+    /// Makes `claude` a script that continues conversations.
     fn has_conversations(&self) {
         claude::install_with_hooks(&self.sandbox, CLAUDE);
         let directory = self.sandbox.directory();
@@ -570,7 +570,7 @@ fn conversation_is_found_again() {
     recipe.end();
 }
 
-/// Checks the characters of the texts whose tokens the document counts.
+/// Checks the lengths of the texts with token counts in the document.
 #[test]
 fn texts_are_as_long_as_their_tokens_say() {
     let part = parts().find(|part| part.starts_with("What a message costs\n")).unwrap();

@@ -141,8 +141,8 @@ fn clients_that_reconnect_all_the_time_leave_nothing() {
     const CLIENTS: usize = 40;
     /// Connections of a client in each of two rounds.
     const TIMES: usize = 60;
-    /// Bytes that the daemon may keep beyond what it kept after the first round: some 3 KiB for
-    /// each connection of the second round.
+    /// The bytes that the daemon's memory may grow after the first round: some 3 KiB for each
+    /// connection of the second round.
     const GROWTH: u64 = 8 << 20;
     let sandbox = Sandbox::new();
     let (endpoint, is_over) = (sandbox.endpoint(), AtomicBool::new(false));
@@ -163,7 +163,7 @@ fn clients_that_reconnect_all_the_time_leave_nothing() {
         until("no thread and no descriptor is left", || is_back(&Usage::of(pid), &idle));
         Usage::of(pid).bytes
     };
-    // The first round warms up the allocator, whose arenas grow for a while.
+    // The first round warms up the allocator: its arenas grow for a while.
     let first = reconnect();
     let last = reconnect();
     eprintln!("{first:?} bytes, then {last:?}");

@@ -84,7 +84,7 @@ fn ann(asking: &mut Raw) -> Option<Value> {
 fn two_shells_talk_both_ways() {
     let sandbox = Sandbox::new();
     let (mut ann, mut bob) = (shell(&sandbox, "Ann"), shell(&sandbox, "Bob"));
-    // What a shell shows is not what its agent says.
+    // The output of a shell is not its agent's message.
     ann.press("printf -- '->relay:Bob <<<\\nonly shown>>>\\n'\r");
     let send = |to: &str, text: &str| {
         format!("printf '{text}' | {} send {to} -\r", env!("CARGO_BIN_EXE_agent-relay"))
@@ -239,8 +239,8 @@ fn fullscreen_talks(options: &[&str]) {
     // On `say`, the program prints a message, and the terminal side sends it.
     ann.press(&format!("say Bob {PARAGRAPH}\r"));
     expect_message(&mut bob, "Ann", PARAGRAPH);
-    // On `ask`, it also prints a code fence, which is not sent, and a list, whose lines are not
-    // joined.
+    // On `ask`, it also prints a code fence, which is not sent, and a list. The lines of the list
+    // are not joined.
     ann.press(&format!("ask Bob {PARAGRAPH}\r"));
     expect_message(&mut bob, "Ann", &format!("{PARAGRAPH}\n\n- one thing\n- another"));
     // Each message that arrives is typed, submitted once, and answered.
@@ -597,7 +597,7 @@ fn piped_input_ends_the_program() {
     }
 }
 
-/// The terminal is full and nobody reads it, as behind a stopped pager or a dead connection.
+/// The terminal is full and not read, as behind a stopped pager or a dead connection.
 #[test]
 fn wrapper_whose_terminal_takes_no_output_ends_when_asked() {
     let sandbox = Sandbox::new();

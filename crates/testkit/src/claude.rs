@@ -19,7 +19,7 @@ use std::{
 /// The version of a Claude Code with hooks.
 const PACKAGE: &str = r#"{"version": "2.1.330"}"#;
 
-/// Claude Code as the tests' program `claude` plays it: it does what a test tells it.
+/// A scripted Claude Code: the tests' program `claude`, which does what a test tells it.
 pub struct Claude {
     folder: PathBuf,
     pub program: String,
@@ -78,7 +78,7 @@ impl Claude {
         self.tell(&["end", &code.to_string()]);
     }
 
-    /// Lets the next start begin without what was told.
+    /// Clears the instructions for the next start.
     pub fn forget(&self) {
         fs::remove_file(self.folder.join("script")).unwrap();
     }
@@ -106,7 +106,7 @@ impl Claude {
     }
 }
 
-/// The beginning of each script. `hook EVENT` runs a hook, whose payload is the standard input.
+/// The beginning of each script. `hook EVENT` runs a hook with its payload from standard input.
 /// `begin_turn` begins a turn. `$first` is the first argument.
 ///
 /// In all of a script, `$RELAY` and `$WRAP` are the paths of `agent-relay` and `agent-relay-wrap`.

@@ -1,4 +1,4 @@
-//! Messages whose words look like those of a dialog, or of an agent at work.
+//! Messages with words like those of a dialog, or of an agent at work.
 
 /// Texts that CLIs show while they ask or work.
 pub const BODIES: [&str; 14] = [

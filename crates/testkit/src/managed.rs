@@ -11,7 +11,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// A service manager for which `agent-relay service` can install the daemon.
+/// A service manager that `agent-relay service` can install the daemon for.
 pub trait ServiceHost {
     fn sandbox(&self) -> &Sandbox;
 

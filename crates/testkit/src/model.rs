@@ -27,7 +27,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The interval at which a reply that waits at a gate checks whether the model has ended.
+/// The interval between checks, by a reply that waits at a gate, whether the model has ended.
 const GATE_POLL: Duration = Duration::from_millis(50);
 
 /// A request of the agent's conversation.
@@ -188,7 +188,7 @@ impl<'a> Iterator for Pieces<'a> {
     }
 }
 
-/// A point at which a reply pauses until the test opens the gate.
+/// A point where a reply pauses until the test opens the gate.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -236,7 +236,7 @@ struct State {
     side_requests: Vec<(String, Value)>,
     /// The answer to side requests without a schema.
     side_answer: String,
-    /// The time at which each answer of the conversation was sent completely.
+    /// The time when each answer of the conversation was sent completely.
     answered: Vec<Instant>,
     connections: Vec<(TcpStream, JoinHandle<()>)>,
     /// Messages that were found among a request's instructions.

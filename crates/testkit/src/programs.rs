@@ -40,7 +40,7 @@ pub fn copy_program(program: impl AsRef<Path>, copy: &Path) {
     });
 }
 
-/// The absolute path of an executable of the package whose tests these are.
+/// The absolute path of an executable of the package under test.
 ///
 /// Cargo names it to the tests that it runs. A binary of tests that something else runs has the
 /// executables one folder above its own.

@@ -1,4 +1,4 @@
-//! A client that sends exactly what a test gives it, and returns what the daemon sends.
+//! A client that sends exactly the bytes of a test, and returns the daemon's frames.
 
 use crate::waiting::WATCHDOG;
 use platform::transport::Stream;
@@ -27,7 +27,7 @@ pub struct Raw {
     watchdog: Watchdog,
 }
 
-/// A thread that ends a connection in which one read or write takes longer than [`WATCHDOG`].
+/// A thread that ends a connection when one read or write takes longer than [`WATCHDOG`].
 struct Watchdog {
     /// The number of reads and writes begun and ended: odd during a read or write, and [`STALLED`]
     /// once the watchdog has ended the connection.
@@ -73,7 +73,7 @@ impl Watchdog {
 }
 
 impl Raw {
-    /// A connection over `stream`, in which no read or write can hang.
+    /// A connection over `stream`. No read or write in it can hang.
     pub fn over(stream: Stream) -> Self {
         let watchdog = Watchdog::over(stream.clone());
         Self { stream, answers_pings: true, next_id: 0, watchdog }

@@ -360,7 +360,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a daemon whose standard error is this pipe, and waits until it listens.
+    /// Starts a daemon with this pipe as its standard error, and waits until it listens.
     pub fn start_into(sandbox: &Sandbox, mut command: Command, pipe: PipeWriter) -> Self {
         let process = command.stdout(Stdio::null()).stderr(pipe).spawn().unwrap();
         let daemon = Self { process, log: None };

@@ -8,8 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time after which a wait for one event fails, since a test would hang otherwise. No test
-/// measures speed by it: even a busy machine needs a small part of it.
+/// The timeout of a wait for one event, so that a test does not hang. No test measures speed by it:
+/// even a busy machine needs a small part of it.
 pub const WATCHDOG: Duration = Duration::from_secs(300);
 
 /// Runs a command to its end, within [`WATCHDOG`].

@@ -280,7 +280,7 @@ impl Agents {
         joined.into_iter().chain(doing).collect()
     }
 
-    /// Returns the end events of the agents that the daemon has forgotten meanwhile.
+    /// Returns events that report the agents missing in `names` as left.
     pub(super) fn missing_in(&self, names: &HashSet<String>, now: u64) -> Vec<Event> {
         let missing = self.0.iter().filter(|(folded, _)| !names.contains(&**folded));
         missing.map(|(_, known)| Event::of_agent(now, &known.name, LEFT)).collect()

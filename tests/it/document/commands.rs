@@ -3,7 +3,7 @@
 use super::{table, ticks};
 use std::process::Command;
 
-/// A table for each group of commands. A command with commands of its own has a row for each.
+/// A table for each group of commands. A command with subcommands has a row for each.
 pub(super) fn commands() -> String {
     let all = help("all");
     let (_, groups) = all.split_once("\n\n").expect("a heading");
@@ -28,14 +28,15 @@ fn rows(command: &str, does: String) -> Vec<[String; 3]> {
     }
 }
 
-/// The help of a command. `all` stands for the program.
+/// The help of a command. `all` means the program.
 fn help(command: &str) -> String {
     let mut program = Command::new(env!("CARGO_BIN_EXE_agent-relay"));
     let output = program.arg("help").args(command.split(' ')).output().unwrap();
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The names in a list of the help, with their descriptions, whose further lines are indented.
+/// The names in a list of the help, with their descriptions. Further lines of a description are
+/// indented.
 fn entries(list: &str) -> Vec<(String, String)> {
     let mut entries = Vec::<(String, String)>::new();
     for line in list.lines() {

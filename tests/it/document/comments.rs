@@ -1,4 +1,4 @@
-//! The doc comments of the code, from which tables of the documents are made.
+//! The doc comments of the code, the source of tables in the documents.
 
 use crate::tidy::{SOURCES, Source};
 use std::mem;
@@ -6,7 +6,7 @@ use std::mem;
 /// A variant or a field with a doc comment.
 pub(super) struct Documented {
     pub(super) name: String,
-    /// The paragraphs of the comment. An item of a list is a paragraph of its own.
+    /// The paragraphs of the comment. Each item of a list is a separate paragraph.
     pub(super) paragraphs: Vec<String>,
     /// The words of the code behind the comment: attributes, name and type.
     pub(super) code: Vec<String>,
@@ -40,8 +40,8 @@ fn name(source: &Source, mut at: usize) -> &str {
     (at..).map(|at| source.at(at)).find(is_name).expect("a name follows a comment")
 }
 
-/// The documented constants outside tests whose value is a text that begins with `prefix`: the
-/// values, with the paragraphs of the comments.
+/// The documented constants outside tests with a text that begins with `prefix`: the values, with
+/// the paragraphs of the comments.
 pub(super) fn texts(prefix: &str) -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     for source in &*SOURCES {

@@ -67,9 +67,9 @@ fn threats_and_faults_are_numbered_without_gaps() {
     }
 }
 
-/// Checks that each row skips what it names: a test, perhaps without its module, or, with `*` at
-/// the end, a module. `--skip` takes any part of a name, so that a row could skip other tests as
-/// well.
+/// Checks that each row skips exactly the tests that it names: a test, perhaps without its module,
+/// or, with `*` at the end, a module. `--skip` takes any part of a name, so that a row could skip
+/// other tests as well.
 #[test]
 fn lists_of_skipped_tests_skip_what_they_name() {
     let functions = functions();

@@ -34,7 +34,7 @@ struct Script {
     real: BTreeMap<String, String>,
 }
 
-/// The degree to which the members of a received envelope must match those of its example.
+/// How exactly the members of a received envelope must match its example's.
 #[derive(Clone, Copy, PartialEq)]
 enum Members {
     /// Both have the same members.
@@ -118,7 +118,7 @@ impl Script {
         of_kind.filter_map(|payload| Some(payload["body"].as_str()?.to_owned())).collect()
     }
 
-    /// Makes the examples played from now on contain a real value in place of a made-up one.
+    /// Makes later examples contain a real value instead of a made-up one.
     fn learn(&mut self, made_up: &str, real: &Value) {
         self.real.insert(made_up.to_owned(), real.as_str().expect("a text").to_owned());
     }

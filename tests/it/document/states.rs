@@ -130,7 +130,7 @@ fn words(variant: &str) -> String {
     words
 }
 
-/// All states, each with what a waiting delivery waits for.
+/// All states, with the obstacle of a waiting delivery.
 fn delivery_states() -> BTreeSet<String> {
     let states = DeliveryState::ALL.iter().filter(|state| **state != DeliveryState::Waiting);
     let waits = WaitsFor::ALL.iter().map(|obstacle| format!("waiting: {obstacle}"));

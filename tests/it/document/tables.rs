@@ -52,7 +52,8 @@ fn tables_are_those_of_the_code() {
     }
 }
 
-/// Compares a part of a document in docs/ with what was made, or writes it. `command` writes it.
+/// Compares a part of a document in docs/ with the generated text, or writes it. `command` is for
+/// the error.
 pub(crate) fn check(document: &str, name: &str, made: &str, command: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(document);
     let text = read(&path).replace('\r', "");

@@ -1,4 +1,4 @@
-//! An agent CLI of `run` goes on without its window.
+//! An agent CLI of `run` continues without its window.
 
 use crate::activity::await_activity;
 use platform::pty::{OUTLIVES_TERMINAL, Size};
@@ -138,7 +138,7 @@ fn agent_cli_that_ends_gives_its_window_all_its_output_and_its_exit_code() {
     );
     assert_eq!(terminal.finish(), 7);
     assert!(!is_running(&sandbox));
-    // The name is free at once, and what the last run printed does not come again.
+    // The name is free at once, and the output of the last run is not repeated.
     claude.forget();
     claude.end(0);
     let terminal = Terminal::wrap(&sandbox, "Ann", &[&claude.program]);

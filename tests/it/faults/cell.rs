@@ -6,8 +6,7 @@ use std::{
     path::Path,
 };
 
-/// The system calls that fail, each with its errors. [`KILL`] is no error: the daemon is killed
-/// instead of the call.
+/// The system calls that fail, each with its errors. [`KILL`] kills the daemon at the call.
 const SYSTEM_CALLS: [(&str, &[&str]); 13] = [
     ("openat", &["EIO", "ENOSPC", "EMFILE", KILL]),
     ("pwrite64", &["EIO", "ENOSPC", KILL]),
@@ -26,7 +25,7 @@ const SYSTEM_CALLS: [(&str, &[&str]); 13] = [
 
 const KILL: &str = "KILL";
 
-/// The files whose calls are counted separately: the store's and the daemon's standard error.
+/// The files with separate counts of calls: the store's and the daemon's standard error.
 const FILES: [&str; 4] = ["home/relay.db", "home/relay.db-wal", "home/relay.db-journal", STDERR];
 
 /// The file for the daemon's standard error.
@@ -35,7 +34,7 @@ pub(super) const STDERR: &str = "stderr";
 /// The state that a daemon finds at its start, and how the daemon is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Setup {
-    /// There is no store, and the daemon is stopped.
+    /// The store does not exist, and the daemon is stopped.
     Fresh,
     /// The store of a killed daemon is there, and the daemon is killed as well.
     Used,
@@ -69,7 +68,7 @@ impl fmt::Display for Cell {
 }
 
 impl Cell {
-    /// The arguments with which `strace` makes the call fail.
+    /// The arguments that make `strace` fail the call.
     pub(super) fn arguments(&self, sandbox: &Path) -> Vec<String> {
         let Self { call, error, .. } = self;
         let number = match self.span {

@@ -102,7 +102,8 @@ fn daemon_killed_during_a_checkpoint_loses_nothing() {
 /// lost. Returns whether that checkpoint was one of a long log.
 fn kill_in_checkpoint(write: usize) -> bool {
     const LENGTH: usize = 60_000;
-    // The length of the log after which a commit copies it into the database, and one before that.
+    // The length of the log that makes a commit copy it into the database, and a length just below
+    // it.
     const CHECKPOINT_BYTES: u64 = 16_000_000;
     const BEFORE_BYTES: u64 = 12_000_000;
     let mut sandbox = known();
@@ -192,7 +193,8 @@ fn version_left(home: &Path, kill: &str) -> u32 {
     }
 }
 
-/// Fills the store with messages, and turns it into one of version 2. Returns what was accepted.
+/// Fills the store with messages, and turns it into one of version 2. Returns the accepted
+/// messages.
 fn fill_older_store(sandbox: &mut Sandbox) -> BTreeSet<String> {
     sandbox.start();
     let accepted = send(&mut join(sandbox), "", MESSAGES as usize, 1_000);
@@ -375,7 +377,7 @@ fn disk_that_is_full_for_a_while_stops_only_acceptances() {
 }
 
 /// Makes calls on the store fail for a while. Until they work again, each message that requires an
-/// acknowledgement is refused, and all else goes on.
+/// acknowledgement is refused, and everything else continues.
 fn check_outage(calls: &str) {
     if !has_strace() {
         return;

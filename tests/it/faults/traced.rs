@@ -1,4 +1,4 @@
-//! A daemon whose system calls fail or kill it at moments that a test chooses.
+//! A daemon with system calls that fail or kill it at moments that a test chooses.
 
 use std::{
     ffi::OsString,

@@ -185,7 +185,7 @@ impl Attack<'_> {
     }
 }
 
-/// A connection whose failures are ignored.
+/// A connection that ignores failures.
 pub(super) struct HostileClient<'a> {
     attack: &'a Attack<'a>,
     number: usize,

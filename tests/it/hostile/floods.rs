@@ -1,4 +1,4 @@
-//! Clients that connect too often, send too much, or do not read what they are sent.
+//! Clients that connect too often, send too much, or do not read.
 
 use super::attack::{Attack, HostileClient, SMALL_LIMITS, check_under_attack, frame, hello};
 use parking_lot::Mutex;
@@ -44,7 +44,7 @@ fn half_open_connections_affect_no_other_client() {
     check_under_attack(&mut sandbox, &[&half_open]);
 }
 
-/// Connections that come as fast as they can, the newest of which stay open.
+/// Connections that come as fast as they can. The newest of them stay open.
 #[test]
 fn flood_of_connections_affects_no_other_process() {
     const OPEN: usize = 300;
@@ -399,8 +399,8 @@ fn flood_of_changes_of_a_large_session_affects_no_other_client() {
     check_under_attack(&mut sandbox, &[&changes(0), &changes(1)]);
 }
 
-/// A test with the largest number of clients that a daemon must welcome. Each client asks for all
-/// the subscriptions that it may have, of which the daemon refuses some when its memory is full.
+/// A test with the largest number of clients that a daemon must welcome. Each client asks for the
+/// maximum number of subscriptions, and the daemon refuses some when its memory is full.
 #[test]
 fn five_hundred_clients_with_all_subscriptions_affect_no_other_client() {
     const CLIENTS: usize = 500;

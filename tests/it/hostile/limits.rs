@@ -20,7 +20,7 @@ fn label_of_any_length_arrives() {
 fn largest_numbers_are_accepted_and_larger_ones_refused() {
     let sandbox = Sandbox::new();
     let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
-    // Each message has a topic of its own, since one that waits forever delays its successors.
+    // Each message has a different topic, since a message that waits forever delays its successors.
     for (topic, ttl) in [("a", u64::MAX), ("b", i64::MAX as u64)] {
         ann.send_json(
             &json!({"v": 1, "type": "SEND", "id": topic, "ts": 0, "to": "Bob", "topic": topic,

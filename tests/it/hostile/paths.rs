@@ -149,7 +149,7 @@ fn removed_home_is_made_again_and_locked() {
     assert!(sandbox.await_daemon_end().success());
 }
 
-/// Another daemon, for which the test stands, took the home when it was removed.
+/// Another daemon, played by the test, took the home when it was removed.
 #[test]
 fn home_that_another_daemon_has_is_left_alone() {
     let mut sandbox = Sandbox::new();

@@ -31,8 +31,8 @@ fn race(sandbox: &Sandbox, token: &Value) -> [(Raw, Value); 2] {
     })
 }
 
-/// Reads what a racer gets until the daemon has handled all that it sent, and acknowledges the
-/// messages. Returns their bodies, or true if its session was taken over.
+/// Reads until the daemon has handled everything that a racer sent, and acknowledges the messages.
+/// Returns their bodies, or true if the racer's session was taken over.
 fn read_on(racer: &mut Raw) -> (BTreeSet<String>, bool) {
     racer.try_send_json(&json!({"v": 1, "type": "SEND", "id": "fence", "ts": 0, "to": "@relay",
         "payload": {"kind": "request", "body": "status"}}));

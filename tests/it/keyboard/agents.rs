@@ -18,7 +18,7 @@ const TOY: Program = Program {
     ..PROGRAM
 };
 
-/// A shell with the agent's prompt, from which the user starts the agent.
+/// A shell with the agent's prompt, where the user starts the agent.
 const SHELL: Program = Program {
     needs: &["bash"],
     files: &[("rc", File::Text("PS1='❯ '\n"))],

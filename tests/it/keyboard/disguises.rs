@@ -5,7 +5,7 @@ use super::{Expected, File, PROGRAM, Program};
 /// A start-up file of bash that sets Claude Code's prompt.
 const RC: (&str, File) = ("rc", File::Text("PS1='❯ '\n"));
 
-/// A shell for which the wrapper may have a harmless form.
+/// A shell that the wrapper may have a harmless form for.
 const SHELL: Program = Program { needs: &["bash"], expected: Expected::TypedOrWaiting, ..PROGRAM };
 
 /// A shell with Claude Code's prompt, behind an executable `claude`.

@@ -74,8 +74,8 @@ fn bash_with_a_prompt_of_two_lines_runs_no_message() {
 #[test]
 fn bash_with_a_right_prompt_runs_no_message() {
     let files = &[("rc", File::Text("PS1='\\[\\e7\\e[60Cright\\e8\\]$ '\n"))];
-    // The test knows this prompt by a word in its middle. So it cannot tell when bash has handled
-    // Ctrl-C, and bash drops what is typed before that.
+    // The test recognizes this prompt by a word in its middle, so it cannot tell when bash has
+    // handled Ctrl-C. Bash drops earlier input.
     Program { files, prompt: "right", leave: &["exit\r"], ..BASH }.runs_no_message();
 }
 
@@ -127,7 +127,7 @@ fn zsh_with_a_right_prompt_runs_no_message() {
     .runs_no_message();
 }
 
-/// fish, for which each test sets a prompt: the default one depends on the user.
+/// fish with a prompt that each test sets, since the default one depends on the user.
 const FISH: Program = Program {
     needs: &["fish"],
     // Ctrl-C in an empty line shows nothing.

@@ -106,7 +106,7 @@ pub(super) fn circles(sources: &[Source]) -> Vec<String> {
     for (from, used) in &uses {
         for mut target in used {
             let depth = shared(from, target);
-            // A name that the shared parent imports stands for the module from which it comes.
+            // A name that the shared parent imports is replaced by the module that it comes from.
             if !target.get(..=depth).is_some_and(|module| uses.contains_key(module)) {
                 let mut imports = uses.get(&target[..depth]).into_iter().flatten();
                 target = imports.find(|it| it.last() == target.get(depth)).unwrap_or(target);

@@ -130,8 +130,8 @@ fn read(content: &Value, turn: &mut Turn) {
 /// The beginning of the CLI's request for a summary of a long conversation.
 const SUMMARY: &str = "CRITICAL: Respond with TEXT ONLY.";
 
-/// Whether a text is from the user, or has a message with which a hook began the turn. The CLI adds
-/// reminders of its own.
+/// Whether a text is from the user, or has a hook's message that began the turn. The CLI adds its
+/// own reminders.
 fn is_user_text(text: &str) -> bool {
     !text.starts_with("<system-reminder>") || text.contains("[/relay ")
 }

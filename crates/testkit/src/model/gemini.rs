@@ -75,7 +75,7 @@ fn conversation(request: &Value) -> Option<Turn> {
     turn.prompt.is_some().then_some(turn)
 }
 
-/// Whether a text is from the user. The CLI adds a message of its own.
+/// Whether a text is from the user. The CLI adds its own message.
 fn is_user_text(text: &str) -> bool {
     !text.starts_with("<session_context>")
 }

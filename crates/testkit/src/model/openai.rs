@@ -45,7 +45,7 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
     events.end()
 }
 
-/// The way in which the called tool is offered.
+/// The form of the called tool in the request.
 #[derive(Default)]
 struct Offered<'a> {
     /// The tool group that contains it, if any.
@@ -128,7 +128,7 @@ fn conversation(request: &Value) -> Option<Turn> {
     turn.prompt.is_some().then_some(turn)
 }
 
-/// Whether a text is from the user. The CLI adds messages of its own.
+/// Whether a text is from the user. The CLI adds its own messages.
 fn is_user_text(text: &str) -> bool {
     let own = ["<environment_context>", "<user_instructions>", "<turn_aborted>", "# AGENTS.md"];
     !own.iter().any(|own| text.starts_with(own))

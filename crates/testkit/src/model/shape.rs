@@ -27,7 +27,7 @@ pub(super) fn minimal_value(schema: &Value) -> Value {
     }
 }
 
-/// The tool with which the CLI runs a command, and an input for which the CLI asks the user first.
+/// The tool that the CLI runs commands with, and an input that makes the CLI ask the user first.
 pub(super) fn shell_call(request: &Value, command: &str) -> Option<(String, Value)> {
     let described = json!({"command": command, "description": "Runs what the script says"});
     let escalated = json!({
