@@ -18,9 +18,10 @@ type Agent struct {
 	// Here says that the agent is connected, and Since since when, or since when it is away.
 	Here  bool
 	Since time.Time
-	// Program and Directory are what the agent runs, and where, as it has stated.
+	// Program and Directory are the agent's program and its working directory, as the agent stated
+	// them.
 	Program, Directory string
-	// Activity is what the agent does, if it has reported that since it is connected.
+	// Activity is the agent's activity, if it has reported one since it is connected.
 	Activity string
 	// Queued is the number of messages for the agent: Waiting ones, and InFlight ones, which it has
 	// been given and has not acknowledged. Why is the reason of the oldest that waits with one.

@@ -48,7 +48,7 @@ type limits struct {
 	firstWait    time.Duration
 	steady       time.Duration
 	welcome      time.Duration // for a connection and its WELCOME
-	silence      time.Duration // the least time after which a silent connection counts as lost
+	silence      time.Duration // the shortest silence that means the connection is lost
 }
 
 var usual = limits{
@@ -108,7 +108,7 @@ type Client struct {
 	calls                  int               // that wait for the daemon
 	patterns               map[string]bool   // of subscriptions
 	unanswered             map[string]string // patterns that the session possibly lacks, by SUBSCRIBE's id
-	arrived, room          broadcast         // Receive has something to look at; the reader may go on
+	arrived, room          broadcast         // Receive has something to handle; the reader may continue
 }
 
 // broadcast wakes all goroutines that wait. Client.mu guards it.
@@ -302,9 +302,9 @@ func (c *Client) Request(ctx context.Context, name string, data any) (json.RawMe
 	return r.response, nil
 }
 
-// Close leaves: it writes what was acknowledged, says BYE, and waits until the client's goroutines
-// have ended, for 2 s at most if the daemon hangs. Unacknowledged messages wait in the daemon for the
-// next client of this name. Calls of other goroutines return ErrClosed. It always returns nil.
+// Close leaves: it writes the acknowledgements, sends BYE, and waits until the client's goroutines
+// have ended, for 2 s at most if the daemon hangs. Unacknowledged messages wait in the daemon for
+// the next client of this name. Calls of other goroutines return ErrClosed. It always returns nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if link := c.link; !c.isClosing && link != nil {

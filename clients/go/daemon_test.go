@@ -134,7 +134,7 @@ func TestQuestions(t *testing.T) {
 	ok(t, err)
 	equal(t, answer.Body+string(answer.Data), "[1,2]")
 	equal(t, answer.Response, false)
-	// An acknowledgement is no answer; the second one answers.
+	// An acknowledgement is not an answer; the second one answers.
 	answer, err = ask("Again?", func(m *Message) error {
 		if err := m.Ack(); err != nil {
 			return err
@@ -352,7 +352,7 @@ func TestMailWaitsForANameAndCloseKeepsIt(t *testing.T) {
 	}
 	bob = join(t, ctx, d.endpoint, Options{Name: "Bob"})
 	ok(t, receive(t, ctx, bob).Ack())
-	// Close ends calls that wait, and what was acknowledged before is acknowledged.
+	// Close ends calls that wait, after it has written earlier acknowledgements.
 	waited := start(func() error {
 		_, err := bob.Receive(ctx)
 		return err

@@ -121,7 +121,7 @@ type pipe struct {
 	isClosed         bool
 }
 
-// exchange is what the system reads and writes while a call is under way, so that it must not move.
+// exchange is the memory that the system reads and writes during a call, so that it must not move.
 type exchange struct {
 	overlapped syscall.Overlapped
 	buffer     [pipeChunk]byte

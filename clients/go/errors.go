@@ -12,8 +12,8 @@ import (
 // ErrClosed is the error of every call after [Client.Close].
 var ErrClosed = errors.New("relay: the client is closed")
 
-// ErrUnread is the error of a call whose answer cannot be read, because too many received messages
-// wait for [Client.Receive]. Whether the daemon has the message is not known.
+// ErrUnread is the error of a call that cannot read its answer, because too many received messages
+// wait for [Client.Receive]. The daemon may or may not have the message.
 var ErrUnread = errors.New("relay: too many messages are unread: call Receive")
 
 // Code is a code of the protocol (docs/PROTOCOL.md, section 14), or [CodeNoDaemon]. It is an error,
@@ -75,7 +75,7 @@ type RefusedError struct {
 	Message string
 	// To is the recipient that the refusal is about, if the daemon names one.
 	To string
-	// ID is that of the refused message: the ID of its Receipt.
+	// ID is the refused message's id: the ID of its Receipt.
 	ID string
 }
 
@@ -92,7 +92,7 @@ func (e *RefusedError) Is(target error) bool {
 // EndedError says why the client has ended: a fatal error that would only repeat, or the attempts to
 // connect are used up.
 type EndedError struct {
-	// Code is that of the daemon's error, NO_DAEMON, or empty.
+	// Code is the code of the daemon's error, NO_DAEMON, or empty.
 	Code    Code
 	Message string
 	// Err is the system's or the context's error, if there is one.

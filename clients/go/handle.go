@@ -144,7 +144,7 @@ func (c *Client) deliver(e *envelope) {
 			r.response = e.payload["data"]
 			c.outbox.finish(r, nil)
 		}
-		return // A response that nobody waits for any more is no message.
+		return // A late response without a waiting call is not a message.
 	}
 	m := newMessage(c, e)
 	if m.RequiresAck && c.inbox.settled.has(m.ID) {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// limit is the watchdog of each test, far beyond what it takes on a busy machine.
+// limit is the watchdog of each test, far beyond its duration on a busy machine.
 const limit = 90 * time.Second
 
 // context of a test: it ends after the limit, and all goroutines of clients must have ended then.
@@ -116,7 +116,7 @@ func failure(t *testing.T, ctx context.Context, client *Client) *RefusedError {
 	return nil
 }
 
-// daemon is a real daemon with a home of its own.
+// daemon is a real daemon with its own home.
 type daemon struct {
 	t              *testing.T
 	home, endpoint string

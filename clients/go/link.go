@@ -39,7 +39,7 @@ func (l *link) fail(err error) {
 	})
 }
 
-// failed returns the error with which the link has ended.
+// failed returns the error that ended the link.
 func (l *link) failed() error {
 	<-l.gone
 	return l.err

@@ -17,7 +17,7 @@ type Outgoing struct {
 	To    string
 	Topic string
 	Body  string
-	// Data is what is not text: any value that encoding/json can encode.
+	// Data is further data: any value that encoding/json can encode.
 	Data any
 	// Thread is a label for a conversation, by custom of at most 256 bytes.
 	Thread string
@@ -79,10 +79,11 @@ func (m *Outgoing) target() string {
 
 // Receipt says that the daemon has accepted a message.
 type Receipt struct {
-	// ID is that of the message. A RefusedError about it has the same ID. All else is empty for an
+	// ID is the message's id. A RefusedError about it has the same ID. All else is empty for an
 	// at-most-once message.
 	ID string
-	// Durability is what the message survives: "disk" a power failure, "process" the daemon's end.
+	// Durability is the worst event that the message survives: "disk" a power failure, "process" the
+	// daemon's end.
 	Durability string
 	// Recipients is the number of recipients of a broadcast.
 	Recipients int
@@ -98,14 +99,14 @@ type Answer struct {
 	Body string
 	// Response is true unless the agent has answered with [Message.AnswerNo].
 	Response bool
-	// Data is what the agent has answered, as its bytes came.
+	// Data is the data of the agent's answer, byte for byte.
 	Data json.RawMessage
 }
 
 // Message is a received message. With RequiresAck, it comes again, to the next client of this name at
 // the latest, until [Message.Ack], [Message.Nack] or [Message.Answer] is called.
 type Message struct {
-	// ID is that of the delivery: a message that comes again has the same one.
+	// ID is the delivery's id. A redelivered message has the same id.
 	ID string
 	// From is the sender's name, which the daemon has set, and Auth how the sender got it: "claim",
 	// "token", "key", "companion", "guest", "operator" or "bridge".
@@ -116,7 +117,7 @@ type Message struct {
 	Topic string
 	Kind  string
 	// Body is another agent's text: escape control characters before a terminal shows it. Half a
-	// surrogate pair is U+FFFD in it; Payload has what was sent.
+	// surrogate pair becomes U+FFFD; Payload has the original.
 	Body   string
 	Thread string
 	// Data is the member `data` of the payload; Payload and Meta are the whole `payload` and
@@ -124,7 +125,7 @@ type Message struct {
 	Data    json.RawMessage
 	Payload json.RawMessage
 	Meta    json.RawMessage
-	// Seq is the message's number in its stream: what one agent sends to another on one topic.
+	// Seq is the message's number in its stream: the messages of one agent to another on one topic.
 	Seq int64
 	// Attempt is above 1 if the message was delivered, and possibly received, before.
 	Attempt int
@@ -170,7 +171,7 @@ func (m *Message) Ack() error {
 	return m.settle("ACK", true, map[string]any{"seq": m.Seq})
 }
 
-// Nack returns the message to its sender, who is told the first 200 characters of the reason.
+// Nack returns the message to its sender, which gets the first 200 characters of the reason.
 func (m *Message) Nack(reason string) error {
 	return m.settle("NACK", false, map[string]any{"code": CodeRefused, "message": reason})
 }

@@ -13,8 +13,8 @@ import (
 
 const foreignSocket = "AGENT_RELAY_TEST_SOCKET"
 
-// TestListenForAnother is no test, but the process of another user in the next one: it prints how
-// many bytes it has read.
+// TestListenForAnother is not a test, but the process of another user in the next one: it prints
+// how many bytes it has read.
 func TestListenForAnother(t *testing.T) {
 	path := os.Getenv(foreignSocket)
 	if path == "" {
@@ -55,7 +55,7 @@ func TestDaemonOfAnotherUserIsRefused(t *testing.T) {
 	failsWith(t, err, fs.ErrPermission)
 	lines.Scan()
 	equal(t, lines.Text(), "nothing")
-	for lines.Scan() { // what the test framework prints
+	for lines.Scan() { // the test framework's output
 	}
 	ok(t, other.Wait())
 }

@@ -94,7 +94,7 @@ func of(kind, id string, payload members, others members) []byte {
 
 func (s *side) write(kind string, payload members) { s.send(of(kind, "", payload, nil)) }
 
-// fence returns once the client has handled what was sent to it.
+// fence returns once the client has handled everything sent to it.
 func (s *side) fence() {
 	nonce := newID()
 	s.write("PING", members{"nonce": nonce})

@@ -19,8 +19,8 @@ const (
 	depthMax          = 128
 )
 
-// object is a JSON object whose members keep their text. encoding/json compares names of a struct's
-// fields without case; here `Body` is not `body`.
+// object is a JSON object that keeps the text of its members. encoding/json compares names of a
+// struct's fields without case; here `Body` is not `body`.
 type object map[string]json.RawMessage
 
 // parseObject returns nil unless the text is an object.

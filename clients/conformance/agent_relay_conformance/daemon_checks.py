@@ -27,7 +27,7 @@ def delivery_of(whole: Envelope) -> Dict[str, Any]:
     return delivery if isinstance(delivery, dict) else {}
 
 
-# Version 1.0, whose rules promise nothing that is not in its text. Their clients speak it, too.
+# Version 1.0. Its rules promise nothing beyond its text. Their clients speak it, too.
 
 
 def serves_version_1_0(run: DaemonRun) -> None:

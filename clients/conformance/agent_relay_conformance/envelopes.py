@@ -1,4 +1,4 @@
-"""What a daemon refuses in an envelope of a client: sections 4 to 8 of docs/PROTOCOL.md."""
+"""The errors that a daemon finds in a client's envelope: sections 4 to 8 of docs/PROTOCOL.md."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def shown(value: Any) -> str:
 
 
 def fault_of_hello(hello: Envelope) -> str:
-    """Returns what is wrong with a HELLO whose members have the right kinds, or nothing."""
+    """Returns what is wrong with a HELLO with members of the right kinds, or nothing."""
     payload = payload_of(hello)
     mode, name = payload.get("mode"), payload.get("agent")
     if mode is not None and mode not in MODES:

@@ -412,7 +412,7 @@ class DaemonRun:
         return f"kit-{os.getpid()}-{self.serial}.{label}"
 
     def connect(self, speaks_1_0: bool = False) -> Peer:
-        """Opens a connection on which nothing was sent yet."""
+        """Opens a connection without sending anything."""
         try:
             peer = Peer(self.endpoint, self.timeout, self.trace, speaks_1_0)
         except OSError as error:
@@ -421,13 +421,13 @@ class DaemonRun:
         return peer
 
     def join(self, label: str, **payload: Any) -> Peer:
-        """Joins as an agent with a name of its own."""
+        """Joins as an agent with a new name."""
         peer = self.connect()
         peer.hello(self.name(label), **payload)
         return peer
 
     def join_1_0(self, label: str, **payload: Any) -> Peer:
-        """Joins as an agent that speaks version 1.0, with a name of its own."""
+        """Joins as an agent that speaks version 1.0, with a new name."""
         peer = self.connect(speaks_1_0=True)
         peer.hello(self.name(label), capabilities=CAPABILITIES_1_0, **payload)
         return peer

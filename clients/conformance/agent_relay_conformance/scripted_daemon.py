@@ -29,7 +29,7 @@ Greet = Callable[["Link", Envelope], None]
 
 
 class Options(NamedTuple):
-    """How a client is checked: what it can do, the longest wait in seconds, and the version."""
+    """The settings of a client's check: its abilities, the longest wait in seconds, and the version."""
 
     can: FrozenSet[str]
     timeout: float
@@ -37,7 +37,7 @@ class Options(NamedTuple):
 
 
 class Session(NamedTuple):
-    """What WELCOME states about a client, and a token resumes."""
+    """The facts that WELCOME states about a client. A token resumes them."""
 
     id: str
     agent: str
@@ -100,7 +100,7 @@ class Event(NamedTuple):
 
 
 class ClientRun:
-    """A client program with a scripted daemon of its own. To be used in a `with` statement.
+    """A client program with its own scripted daemon. To be used in a `with` statement.
 
     The daemon speaks version 1.1. For the `part` 1.0, it sends nothing that is not in the text of
     that version: no ACK of a SEND, and no member that came later.

@@ -22,7 +22,7 @@ class OutputFailed(Exception):
 
 
 class Verdict(NamedTuple):
-    """What was found about a rule. `why` is empty if it passed.
+    """The result of checking a rule. `why` is empty if it passed.
 
     `frames` are the last ones before a failure.
     """
@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
 
 
 def judge(rule: Rule, can: Iterable[str], check: Callable[[Rule, Trace], None]) -> Verdict:
-    """Checks one rule. An envelope that lacks what the check reads is a failure, too."""
+    """Checks one rule. A missing member that the check reads is a failure, too."""
     if rule.check is None:
         return Verdict(rule, NOT_OBSERVABLE, rule.why_not)
     missing = sorted(rule.needs - set(can))

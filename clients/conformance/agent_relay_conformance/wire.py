@@ -40,7 +40,7 @@ class Stopped(Exception):
 
 
 class Received(NamedTuple):
-    """A frame, with the time at which it was complete. Without `envelope` it was no JSON object."""
+    """A frame and the time it was complete. Without `envelope`, it was not a JSON object."""
 
     envelope: Optional[Envelope]
     frame: bytes
@@ -68,7 +68,7 @@ def new_trace() -> Trace:
 
 
 def new_folder() -> str:
-    """Creates a directory of a run, in which the path of a socket is not too long."""
+    """Creates a directory of a run, with room for the path of a socket."""
     longest = PATH_BYTES_MAX - len("/relay.sock")
     try:
         folder = tempfile.mkdtemp(prefix="ar-kit-")
@@ -102,7 +102,7 @@ def encode(whole: Envelope) -> bytes:
 
 
 def decode(data: bytes) -> Optional[Envelope]:
-    """Returns the envelope in a frame without its length, or None if it is no JSON object."""
+    """Returns the envelope in a frame without its length, or None if it is not a JSON object."""
     with contextlib.suppress(ValueError, RecursionError):
         whole = json.loads(data.decode())
         if isinstance(whole, dict):
@@ -111,7 +111,7 @@ def decode(data: bytes) -> Optional[Envelope]:
 
 
 def payload_of(whole: Optional[Envelope]) -> Dict[str, Any]:
-    """Returns the payload of an envelope, or an empty one if that is no object."""
+    """Returns the payload of an envelope, or an empty one if it is not an object."""
     payload = (whole or {}).get("payload")
     return payload if isinstance(payload, dict) else {}
 
@@ -123,7 +123,7 @@ def brief(whole: Any) -> str:
 
 
 class Stream:
-    """One end of a stream of frames. A thread of its own can call `frames`.
+    """One end of a stream of frames. Another thread can call `frames`.
 
     Frames that are written are noted in `trace`. A subclass notes those that come.
     """
@@ -138,12 +138,12 @@ class Stream:
         self.write_unnoted(data)
 
     def write_unnoted(self, data: bytes) -> None:
-        """Writes bytes. An end of the connection is no error: the reader finds out."""
+        """Writes bytes. An end of the connection is not an error here: the reader notices it."""
         with self.writing, contextlib.suppress(OSError):
             self.socket.sendall(data)
 
     def note(self, by: str, whole: Optional[Envelope]) -> None:
-        """Notes a frame in the trace. One that is no envelope has no id to cite."""
+        """Notes a frame in the trace. A frame without an envelope has no id to cite."""
         if whole is None:
             return
         payload = payload_of(whole)

@@ -18,7 +18,7 @@ CAPABILITIES = {"ack": True, "resume": True, "max_inflight": 256, "supports_topi
 
 
 def number(text):
-    """Reads a number as TypeScript, in which version 1.0 is written, does."""
+    """Reads a number as TypeScript does, the language of version 1.0."""
     return int(text) if len(text) < 16 else float(text)
 
 

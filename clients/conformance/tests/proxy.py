@@ -1,4 +1,4 @@
-"""A proxy between a client and a daemon, in which a mistake changes the frames on their way.
+"""A proxy between a client and a daemon. A mistake changes the frames in flight.
 
 A mistake NAME is a function `up_NAME` for what the client sends, `down_NAME` for what it receives,
 or both. It changes the envelope, or returns the envelopes that are passed on instead.
@@ -63,7 +63,7 @@ class End:
         self.stream, self.writing = stream, threading.Lock()
 
     def send(self, whole):
-        """Writes an envelope. An end of the connection is no error: the reader finds out."""
+        """Writes an envelope. An end of the connection is not an error here: the reader notices it."""
         is_same = isinstance(whole, Envelope) and whole == object_of(whole.data)
         self.write(whole.data if is_same else json.dumps(whole).encode())
 
@@ -80,7 +80,7 @@ class End:
 
 
 class Link:
-    """A connection through the proxy. What a mistake remembers about it are further attributes."""
+    """A connection through the proxy. Mistakes store their state in further attributes."""
 
     def __init__(
         self, client, daemon, up, down, *, edit=bytes, frame_bytes_max=FRAME_BYTES_MAX,

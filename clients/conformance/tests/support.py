@@ -1,4 +1,4 @@
-"""What the tests share: the kit on the path, a watchdog, and runs of the kit in this process."""
+"""Shared parts of the tests: the kit on the path, a watchdog, and runs of the kit in this process."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ class Commands(Case):
 
     @unittest.skipUnless(AGENT_RELAY, "AGENT_RELAY does not name a daemon")
     def test_examples_of_the_readme_print_what_it_shows(self) -> None:
-        # The directory of the daemon is first, and so is that of this Python.
+        # The directories of the daemon and of this Python come first.
         folders = [os.path.dirname(AGENT_RELAY), os.path.dirname(sys.executable)]
         path = os.pathsep.join([*folders, os.environ["PATH"]])
         examples = re.findall(r"```console\n\$ (.*?)\n(.*?)```", README, re.DOTALL)

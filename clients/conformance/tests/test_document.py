@@ -1,4 +1,4 @@
-"""Every rule has an id of its own, which begins with a section of docs/PROTOCOL.md."""
+"""Every rule has a unique id, which begins with a section of docs/PROTOCOL.md."""
 
 import re
 import unittest

@@ -29,7 +29,7 @@ QUESTIONS = frozenset("ask answer".split())
 
 @dataclass
 class Own:
-    """A client, what it can do, and which rules are skipped for it or fail."""
+    """A client, its abilities, and the rules that are skipped for it or fail."""
 
     command: Sequence[str]
     can: FrozenSet[str]

@@ -29,7 +29,7 @@ WRONG: Dict[str, Set[str]] = {
     "batches": set(),
 }
 
-#: More wrong clients, of which only this rule is checked.
+#: More wrong clients, checked for this rule only.
 CAUGHT = {
     "cleans-up": "2-leave-socket",
     "removes-socket": "2-dead-socket",

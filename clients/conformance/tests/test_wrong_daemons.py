@@ -27,11 +27,11 @@ WRONG: Dict[str, Set[str]] = {
     "closes": {"6-second-hello"},
     # A broadcast to everyone and one on a topic have a rule each.
     "echo": {"7-to-everyone", "7-to-topic"},
-    # The dedup window must survive a crash, too, and is that of a guest that returns.
+    # The dedup window must survive a crash, too, and also holds for a guest that returns.
     "accepts-twice": {"8-crash", "8-accepted-once", "6-guest-key"},
 }
 
-#: More wrong daemons, of which only these rules are checked. Each of the rules must fail.
+#: More wrong daemons, checked for these rules only. Each of the rules must fail.
 CAUGHT = {
     "open-socket": "2-socket-mode",
     "wrong-file": "2-endpoint-file",

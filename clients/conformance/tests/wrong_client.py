@@ -43,7 +43,7 @@ METAS = {
     "null-ttl": {"ttl_ms": None}, "text-requires-ack": {"requires_ack": "true"},
     "at-most-once": {"requires_ack": False},
 }
-#: The fatal errors after which each of these flags stays away.
+#: The fatal errors that make a client with each of these flags stay away.
 STAYS_AWAY = {
     "comes-back": [], "ends-when-replaced": ["SESSION_REPLACED"],
     "ends-on-known": [

@@ -326,7 +326,7 @@ def down_once_for_each(link, whole):
 
 
 def down_lasting_patterns(link, whole):
-    """Subscribes to what the name had, and lets everything wait until the answers have come."""
+    """Subscribes to the name's earlier patterns, and holds everything until the answers come."""
     if whole.type == "WELCOME":
         patterns = TOPICS[link.name] - {None}
         link.missing, link.held = len(patterns), []
@@ -359,7 +359,7 @@ DELIVERED = {}
 
 
 def down_repeats(link, whole):
-    """Who returns gets the last message at most once again."""
+    """A client that returns gets the last at-most-once message again."""
     if whole.type == "DELIVER" and not whole["delivery"].get("requires_ack"):
         DELIVERED[link.name] = whole
     if whole.type == "WELCOME" and link.name in DELIVERED:
@@ -375,7 +375,7 @@ def up_covers_the_future(link, whole):
 
 
 def down_covers_the_future(link, whole):
-    """What `cumulative_seq` named is never delivered."""
+    """The messages up to `cumulative_seq` are never delivered."""
     if whole.type == "DELIVER" and whole["delivery"]["seq"] <= getattr(link, "covered", 0):
         link.daemon.send(envelope("ACK", {"ack_id": whole["id"]}))
         return []
@@ -523,7 +523,7 @@ def down_no_bound(link, whole):
 
 
 def down_whole_queue(link, whole):
-    """What is half of the queue counts as the whole of it."""
+    """Half of the queue counts as the whole queue."""
     if whole.type == "WELCOME":
         whole.payload["server"]["queue_max_messages"] //= 2
 

@@ -1,4 +1,4 @@
-"""What the tests share: daemons, real and scripted, both clients with the same methods, and a watchdog."""
+"""Shared parts of the tests: daemons, real and scripted, both clients with the same methods, and a watchdog."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ warnings.simplefilter("error", ResourceWarning)
 
 
 class Daemon:
-    """A daemon with a home of its own."""
+    """A daemon with its own home."""
 
     def __init__(self, config: str = "") -> None:
         self.folder = tempfile.TemporaryDirectory()
@@ -173,7 +173,7 @@ def in_thread(work: Callable[[], Any]) -> Callable[[], Any]:
 
 
 class Driven:
-    """An AsyncClient in an event loop and a thread of its own, with the methods of a Client."""
+    """An AsyncClient in a separate event loop and thread, with the methods of a Client."""
 
     def __init__(self, name: str, **options: Any) -> None:
         self.loop = asyncio.new_event_loop()

@@ -1,4 +1,4 @@
-"""Cancellation and the end of clients that nobody closes."""
+"""Cancellation and the end of clients that are never closed."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class WithDaemon(Case):
         reply = ann.ask("Bob", "Which port?", timeout=LIMIT_S)
         self.assertEqual(reply, ("Bob", "8080", False, {"tls": False, "body": "8080"}))
         answered()
-        # An acknowledgement is no answer; the second one answers.
+        # An acknowledgement is not an answer; the second one answers.
         asked = in_thread(lambda: ann.ask("Bob", "Again?", timeout=LIMIT_S))
         message = self.receive(bob)
         message.ack()
@@ -444,7 +444,7 @@ class WithScript(Case):
             asked.append(request["payload"].get("data"))
             meta = {"replyTo": request["id"]}
             payload = {"kind": "response", "body": "agents", "data": {"agents": rows, "next_cursor": cursor}}
-            for id in ("r", "again"):  # The second one is answered, and nobody waits for it.
+            for id in ("r", "again"):  # The second one is answered, but no call waits for it.
                 daemon.write("DELIVER", payload, id, payload_meta=meta, delivery={"seq": 1}, **{"from": "@relay"})
 
         def first(daemon: Connection) -> None:
@@ -891,7 +891,7 @@ class AsyncWithScript(WithScript):
 
 
 class ThreadedStreamWithScript(AsyncWithScript):
-    """The stream of Windows, which has threads of its own, on a Unix socket."""
+    """The stream of Windows, which has its own threads, on a Unix socket."""
 
     def setUp(self) -> None:
         super().setUp()

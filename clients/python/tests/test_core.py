@@ -50,7 +50,7 @@ class Case(unittest.TestCase):
         self.assertEqual(core.state, "ready")
 
     def taken(self, core: Core[Any], now: float) -> List[str]:
-        """Returns the bodies of what is written now."""
+        """Returns the bodies of the messages that are written now."""
         return [envelope["payload"]["body"] for envelope in frames(core.take(now))]
 
 

@@ -19,7 +19,7 @@ export class Calls {
     return this.calls.size === 0;
   }
 
-  /** Waits for the answer with this id: for at most `ms`, after which `hint` tells what to do. */
+  /** Waits for the answer with this id, for at most `ms`. After that, `hint` says what to do. */
   wait<T>(id: string, what = "", ms?: number, hint = ""): Promise<T> {
     return new Promise((resolve, reject) => {
       const expire = () => {

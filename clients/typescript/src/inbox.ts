@@ -16,7 +16,7 @@ export class Inbox {
 
   /** Tells a new delivery from duplicates; `acknowledged` is one whose ACK did not arrive. */
   judge(id: string, requiresAck: boolean): "new" | "duplicate" | "acknowledged" | "full" {
-    // What is not to be acknowledged now can have been before: then it is a replay.
+    // A delivery that needs no acknowledgement now may be the replay of one that was acknowledged.
     if (this.acknowledged.has(id)) return requiresAck ? "acknowledged" : "duplicate";
     if (this.unacknowledged.has(id)) return "duplicate";
     if (!requiresAck) return remember(this.atMostOnce, id) ? "new" : "duplicate";

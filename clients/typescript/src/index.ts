@@ -106,7 +106,7 @@ export class Client extends EventEmitter<Events> {
   constructor(options: Options) {
     super();
     this.name = options.name;
-    // Listeners are called after the current step, in which they could not call the client.
+    // Listeners are called after the current step, since they could not call the client within it.
     this.#session = new Session({ ...options }, (name, event) => {
       queueMicrotask(() => (this as EventEmitter).emit(name, event));
     });

@@ -45,7 +45,7 @@ export class Message {
     this.#raw = raw;
   }
 
-  /** The DELIVER as it arrived, in which integers beyond 2^53 are exact. */
+  /** The DELIVER as it arrived, with exact integers beyond 2^53. */
   get raw(): string {
     return this.#raw;
   }

@@ -6,7 +6,7 @@ import { after } from "./timers.js";
 export interface ReceiveOptions {
   /** Ends the wait: the call is rejected with the signal's reason. */
   signal?: AbortSignal | undefined;
-  /** Milliseconds after which the call returns undefined. Default: none. */
+  /** The milliseconds before the call returns undefined. Default: none. */
   timeoutMs?: number | undefined;
 }
 

@@ -17,7 +17,7 @@ export async function within<T>(promise: Promise<T>, what: string, ms = 20_000):
   return Promise.race([promise, watchdog]).finally(() => clearTimeout(timer));
 }
 
-/** The code with which a promise is rejected. */
+/** The code that a promise is rejected with. */
 export async function codeOf(promise: Promise<unknown>): Promise<string> {
   try {
     await within(promise, "a rejection");
@@ -53,7 +53,7 @@ export type Event = {
   [Name in keyof ClientEvents]: { type: Name } & (Name extends "warning" ? { error: Error } : ClientEvents[Name][0]);
 }[keyof ClientEvents];
 
-/** The events of a client, in the order in which they came. */
+/** The events of a client, in order of arrival. */
 export class Events {
   private readonly seen: Event[] = [];
   private wakers: (() => void)[] = [];

@@ -1,4 +1,4 @@
-/** Tests of the order in which messages are sent, without a connection. */
+/** Tests of the order of sent messages, without a connection. */
 import assert from "node:assert/strict";
 import { Session } from "node:inspector";
 import { type TestContext, test } from "node:test";

@@ -223,7 +223,7 @@ test("nothing is returned or dropped while a call waits and nothing is read", as
   await paused(socket);
   const read = socket.bytesRead / 1000; // At most; a few more come with the last read.
   assert(read > 4096 && read < 5500, `${read}`);
-  socket.emit("timeout"); // As after ten seconds: `send` has no timer of its own, `ask` has.
+  socket.emit("timeout"); // As after ten seconds: `send` has no timer, `ask` has one.
   assert.equal(await sent, "TIMED_OUT");
   for (let n = 1; n <= count; n++) assert.equal(Number.parseInt((await receive(daemon.client)).body), n);
   const { correlationId } = members(members(payload_meta).sync);

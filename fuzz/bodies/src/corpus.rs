@@ -1,4 +1,4 @@
-//! The corpus of each target whose body is in this crate.
+//! The corpus of each target with its body in this crate.
 
 use std::{fs, path::Path};
 use testkit::corpus;

@@ -1,5 +1,5 @@
-//! Fuzzing of the envelope's reader. The reader and serde_json must agree on which bytes are JSON,
-//! and on the values.
+//! Fuzzing of the envelope's reader. The reader and serde_json must accept the same bytes as JSON,
+//! with the same values.
 
 use protocol::{
     code::ErrorCode,

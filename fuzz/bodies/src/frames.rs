@@ -6,7 +6,7 @@ use protocol::{
     frame::{Decoder, PREFIX},
 };
 
-/// The number of bytes after which a stream that an input describes is ended.
+/// The maximum length of a stream that an input describes, in bytes.
 const STREAM_BYTES_MAX: usize = 1 << 20;
 
 /// The frames of a stream, the violation after them, and the number of bytes left over.

@@ -1,5 +1,5 @@
-//! Fuzzing of what a CLI's hook reads, and of settings into which hooks are merged. No text may be
-//! taken for a report that is none, and no member of the settings may be lost.
+//! Fuzzing of the input of a CLI's hook, and of settings that hooks are merged into. No text may be
+//! mistaken for a report, and no member of the settings may be lost.
 
 use protocol::hook::{Frame, Point, TRANSCRIPT_BYTES_MAX};
 use serde_json::Value;
@@ -88,7 +88,7 @@ fn check_configuration(configuration: &str) {
     };
     let plugins = after["plugin"].as_array().expect("plugins");
     assert_eq!(plugins.last(), Some(&"file:///run/plugin.js".into()));
-    // Comments and last commas are no JSON.
+    // JSON has no comments and no trailing commas.
     let Ok(Value::Object(before)) = serde_json::from_str(configuration) else { return };
     for (name, value) in &before {
         match value.as_array().filter(|_| name == "plugin") {

@@ -147,7 +147,7 @@ fn template() -> &'static [u8] {
         jobs.send(Job::Write { changes: changes.list, clock: Clock(now) }).expect("it waits here");
         drop(jobs);
         store.run(&waiting, |_| {});
-        // This row is a question whose delivery is over.
+        // This row is a question with an ended delivery.
         let question = "INSERT INTO question VALUES (zeroblob(16), 2, 1, 'q', 'c', 1000, 1000)";
         let connection = Connection::open(&path).expect("the store's file");
         connection.execute_batch(question).expect("a row");

@@ -33,7 +33,7 @@ class AsyncDelivery(Message):
 
 
 class Bell:
-    """Wakes all tasks that wait for a condition, each of which then looks whether it is true.
+    """Wakes all tasks that wait for a condition. Each then checks whether it is true.
 
     Nothing is handed over with the ring: a task that is cancelled meanwhile takes nothing with it.
     """
@@ -212,7 +212,7 @@ class AsyncClient(Properties, contextlib.AbstractAsyncContextManager["AsyncClien
     `async with AsyncClient("Ann") as relay:` and `relay = await AsyncClient("Ann")` try to join `attempts` times,
     then raise `Ended`. A lost connection is replaced; after ten failed attempts in a row the client ends, with
     `forever` never. `key` is the key of the name; at most `max_inflight` messages are unacknowledged. `failures`
-    has the last 1,024 failures that no call raised. It belongs to the event loop in which it has joined, and
+    has the last 1,024 failures that no call raised. It belongs to the event loop that it joined in, and
     all methods must be called there; `timeout` is in seconds.
 
     All methods may be cancelled: a cancelled `receive()` takes no delivery, and a cancelled `send()` or `ask()` sends

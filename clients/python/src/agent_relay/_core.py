@@ -54,7 +54,7 @@ class Core(Generic[D]):
         self._connected = self._resuming = False
         self._failed = self._waits = 0  # Attempts of this cycle.
         self._since = 0.0  # WELCOME of this connection.
-        self._deadline = NEVER  # that of WELCOME
+        self._deadline = NEVER  # the deadline of WELCOME
         self._pause_s = 0.0  # The daemon's BYE asked for it.
         self._heartbeat, self._alive_at, self._frame_max = 5.0, NEVER, 1 << 20
         self._data = bytearray()
@@ -140,7 +140,7 @@ class Core(Generic[D]):
         self._greet()
 
     def feed(self, data: bytes, now: float) -> None:
-        """Takes what was read; nothing means that the connection has ended, and raises `RelayError`."""
+        """Takes the bytes of a read; no bytes mean that the connection has ended, and raise `RelayError`."""
         if not data:
             raise RelayError("no WELCOME" if self.is_overdue(now) else "the connection ended")
         self._data += data

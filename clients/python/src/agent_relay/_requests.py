@@ -1,4 +1,4 @@
-"""Envelopes that calls of a client send, each with what it waits for and what the call returns."""
+"""Envelopes that calls of a client send, each with the awaited answer and the call's result."""
 
 from __future__ import annotations
 

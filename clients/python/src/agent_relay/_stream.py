@@ -158,7 +158,7 @@ def complete(future: asyncio.Future[T], result: T, error: Optional[Exception]) -
 
 
 class ThreadedStream:
-    """A stream of which the event loop knows nothing: one thread reads, another one writes."""
+    """A stream outside the event loop: one thread reads, another one writes."""
 
     def __init__(self, stream: Any) -> None:
         self._stream, self._reader, self._writer = stream, Worker(), Worker()
@@ -174,7 +174,7 @@ class ThreadedStream:
             self._stream.shutdown(2)
 
     def close(self) -> None:
-        self.hang_up()  # Ends what the threads wait for.
+        self.hang_up()  # Ends the waits of the threads.
         self._writer.end()
         self._reader.end()
         self._stream.close()
