@@ -13,7 +13,7 @@ use std::fmt;
 /// The greatest number of frames in a batch.
 pub const FRAMES_MAX: usize = 256;
 
-/// The size up to which a batch gets further frames. A single frame may be larger.
+/// The size that a batch is filled up to. A single frame may be larger.
 pub const BYTES_WANTED: usize = 256 * 1024;
 
 /// The bytes of a batch without frames.
@@ -32,12 +32,12 @@ pub struct Batch {
     pub frames: Vec<(u64, Bytes)>,
 }
 
-/// Why bytes are no batch.
+/// The reason why bytes are not a batch.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BatchError {
     /// The bytes end within the head or a frame.
     Truncated,
-    /// There is no frame.
+    /// The batch has no frame.
     Empty,
     /// There are more than [`FRAMES_MAX`] frames.
     TooMany,

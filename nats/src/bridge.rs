@@ -30,35 +30,35 @@ use tokio::{sync::mpsc, time};
 /// nothing is received.
 const WAITING_MAX: usize = 64;
 
-/// The pause after which a full channel to the local side is tried again.
+/// The pause before a full channel to the local side is tried again.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
 
-/// The beginning of a line of the local side by which similar lines are recognized, in characters.
+/// The number of characters at the beginning of a line that make lines of the local side similar.
 const TOPIC_CHARS: usize = 24;
 
 /// The shortest time between two beats.
 const BEAT_MIN: Duration = Duration::from_millis(100);
 
-/// The time in which a bridge that ends says so.
+/// The longest time that an ending bridge takes to announce its end.
 const LEAVE: Duration = Duration::from_millis(500);
 
-/// The period in which what is acknowledged is removed from the stream.
+/// The interval of removals of acknowledged messages from the stream.
 const PURGE: Duration = Duration::from_secs(1);
 
-/// The number of these periods after which the removal is repeated in any case. A server that was
+/// The number of these intervals before the removal is repeated in any case. A server that was
 /// killed may have forgotten it, and it finds out whether there is a stream.
 const PURGES: u64 = 10;
 
-/// The divisor of a sending host's share: after so many messages, the stream is emptied.
+/// The divisor of a sending host's share: the stream is emptied after each such part of it.
 const PURGED_PARTS: i64 = 4;
 
 /// The deliveries that wait for the loop.
 const DELIVERIES_MAX: usize = 128;
 
-/// The requests of the local side that are handled before what they confirm is sent.
+/// The number of the local side's requests that are handled before their confirmations are sent.
 const REQUESTS_MAX: usize = 64;
 
-/// The time for which a confirmation waits for others, so that they share a message.
+/// How long a confirmation waits for others, so that they share a message.
 const CONFIRM_AFTER: Duration = Duration::from_millis(5);
 
 /// The number of confirmations that do not wait: a part of an agent's window.
@@ -70,8 +70,8 @@ const CONFIRMED_MAX: usize = 256;
 /// The largest message of confirmations that is read, in bytes.
 const CONFIRMATIONS_BYTES_MAX: usize = 64 * 1024;
 
-/// The likely cause of a message that NATS itself has sent: any host may state the subject to which
-/// the server answers.
+/// The likely cause of a message that NATS itself has sent: any host may name the subject of the
+/// server's answer.
 const DEPUTY: &str = "a host may have made the NATS server send it";
 
 /// The settings of a bridge.
@@ -116,15 +116,15 @@ enum Done {
     Created(Result<(), RequestError>),
 }
 
-/// The ids of frames that are dealt with. They go by core NATS, since a frame whose confirmation is
-/// lost comes again.
+/// The ids of handled frames. They are sent by core NATS, since a frame comes again if its
+/// confirmation is lost.
 #[derive(Debug, Serialize, Deserialize)]
 struct Confirmations {
     version: u32,
     ids: Vec<String>,
 }
 
-/// The removal of what is acknowledged.
+/// The removal of acknowledged messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purge {
     /// Nothing was acknowledged since the last removal.
@@ -159,17 +159,17 @@ struct Bridge<'a> {
     purge: Purge,
     /// The messages that came since the last removal began.
     unpurged: i64,
-    /// The number of them after which the next one begins at once.
+    /// The number of them that starts the next removal at once.
     purge_after: i64,
     /// The periods since the start.
     periods: u64,
-    /// The numbers of the hosts' presences, by which a frame for an earlier presence is known.
+    /// The numbers of the hosts' presences, to recognize frames for an earlier presence.
     presences: BTreeMap<Token, u64>,
     last_presence: u64,
     end: Option<End>,
 }
 
-/// Runs a bridge until `stop` is ready or it cannot go on. `lines` prints a line for a person.
+/// Runs a bridge until `stop` is ready or it cannot continue. `lines` prints a line for a person.
 pub async fn run(
     settings: &Settings,
     started: Started,
@@ -210,7 +210,7 @@ pub async fn run(
         to_local: VecDeque::new(),
         work: FuturesUnordered::new(),
         last_beat: now,
-        // What an earlier bridge has acknowledged may be there.
+        // An earlier bridge may have left acknowledged messages.
         purge: Purge::Wanted,
         unpurged: 0,
         purge_after: i64::MAX,
@@ -379,7 +379,7 @@ impl Bridge<'_> {
         }
     }
 
-    /// Sends the local side what it has room for.
+    /// Sends the local side as much as it has room for.
     fn flush(&mut self) {
         while let Some(next) = self.to_local.pop_front() {
             // If the local side is gone, its reason comes through the other channel.
@@ -502,7 +502,7 @@ impl Bridge<'_> {
             Some(_) => {}
         }
         let batch = batch::read(received.batch.clone()).map_err(|why| failed(why.to_string()))?;
-        // What another instance has sent, or a host that is absent, comes again when it is here.
+        // Messages from another instance, or from an absent host, come again when it is here.
         if self.presence.is_instance(&sender, batch.instance)
             && let Some(host) = self.presence.host(&sender)
         {
@@ -511,7 +511,7 @@ impl Bridge<'_> {
         Ok(())
     }
 
-    /// Notes what another host confirms.
+    /// Handles another host's confirmations.
     fn confirmed(&mut self, message: &Message) {
         let Some(host) = subject::confirmer(&message.subject, &self.here) else { return };
         let is_short = message.payload.len() <= CONFIRMATIONS_BYTES_MAX;
@@ -528,7 +528,7 @@ impl Bridge<'_> {
         }
     }
 
-    /// Confirms what the local side has dealt with.
+    /// Confirms the frames that the local side has handled.
     fn confirm(&mut self) {
         self.confirm_at = None;
         for (host, ids) in std::mem::take(&mut self.confirmations) {
@@ -541,7 +541,7 @@ impl Bridge<'_> {
         }
     }
 
-    /// Removes from the stream what is acknowledged, once in a while.
+    /// Removes acknowledged messages from the stream at intervals.
     fn purge_in_time(&mut self) {
         self.periods += 1;
         let is_due = self.purge == Purge::None && self.periods.is_multiple_of(PURGES);
@@ -550,7 +550,7 @@ impl Bridge<'_> {
         }
     }
 
-    /// Removes from the stream what is acknowledged before a sending host has used up its share.
+    /// Removes acknowledged messages from the stream before a sending host has used up its share.
     fn purge_much(&mut self) {
         if self.purge == Purge::Wanted && self.unpurged >= self.purge_after {
             self.purge();

@@ -46,7 +46,7 @@ impl Failure {
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     match try_run(arguments) {
         Ok(()) => DONE,
-        // What a bridge says last is a line of its log, too.
+        // The last message of a bridge is a line of its log, too.
         Err(Failure { code: FAILED, message }) => {
             log(&message);
             FAILED
@@ -153,7 +153,7 @@ fn servers(
     Ok(crate::link::Servers { urls, credentials, authorities, certificate })
 }
 
-/// Whether what is sent to a server leaves this machine without encryption.
+/// Whether traffic to a server leaves this machine without encryption.
 fn is_in_clear(url: &str) -> bool {
     let Some(server) = url.strip_prefix("nats://") else { return false };
     let host = match server.strip_prefix('[').and_then(|rest| rest.split_once(']')) {

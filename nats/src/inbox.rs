@@ -6,8 +6,8 @@
 //! its bridge sends nothing any more: a frame with a lower number is not waited for, and dropped if
 //! it comes late. Its message may be on its way again with a higher number, behind earlier ones.
 //!
-//! What does not fit is dropped, since the sender repeats it. A repeated frame is passed on again:
-//! the first one may not have reached the daemon, which recognizes what it has.
+//! Frames that do not fit are dropped, since the sender repeats them. A repeated frame is passed on
+//! again, since the first one may not have reached the daemon. The daemon recognizes duplicates.
 
 use crate::{batch::Batch, subject::Token};
 use bytes::Bytes;
@@ -74,7 +74,7 @@ impl Inbox {
         let is_full = bytes.sum::<usize>() >= HOST_BYTES_MAX;
         let lane = self.lanes.entry(agent.clone()).or_insert_with(|| Lane::new(instance, base));
         if lane.instance != instance {
-            // What the earlier instance has passed here is still to be settled.
+            // The frames from the earlier instance that were passed on are still unsettled.
             let Lane { passed, passed_bytes, .. } = *lane;
             *lane = Lane { passed, passed_bytes, ..Lane::new(instance, base) };
         }

@@ -8,15 +8,15 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// The time after which JetStream delivers again what was not acknowledged. A bridge acknowledges
-/// what it has received, so only what is lost on the way comes again.
+/// The delay before JetStream redelivers an unacknowledged message. A bridge acknowledges every
+/// received message, so only lost messages are redelivered.
 pub const ACK_WAIT: Duration = Duration::from_secs(3);
 
 /// The greatest number of messages that JetStream has delivered to a host without an
 /// acknowledgement.
 pub const WINDOW: usize = 1024;
 
-/// The time in which the stream recognizes a repeated `Nats-Msg-Id`.
+/// How long the stream recognizes a repeated `Nats-Msg-Id`.
 pub const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 
 /// How long a message waits for its host, at most. Its sender has it until it is confirmed.
@@ -196,7 +196,7 @@ fn nanos(time: Duration) -> u64 {
 /// Reads an answer of the API.
 ///
 /// # Errors
-/// If JetStream answers with an error, or with what is no answer.
+/// If JetStream answers with an error, or with an invalid answer.
 pub fn read<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, ApiError> {
     #[derive(Deserialize)]
     struct OnlyError {
@@ -293,7 +293,7 @@ impl ConsumerInfo {
         StreamSettings { replicas: others + 1, bytes }
     }
 
-    /// The last sequence up to which all is acknowledged.
+    /// The highest sequence with all messages up to it acknowledged.
     #[must_use]
     pub fn floor(&self) -> u64 {
         let floor = self.ack_floor.stream_seq;
@@ -319,7 +319,7 @@ impl StreamInfo {
         StreamSettings { replicas: replicas.unwrap_or(1), bytes }
     }
 
-    /// All settings of the stream, with those of [`stream_settings`] in place of its own.
+    /// All settings of the stream, with those of [`stream_settings`] replaced.
     #[must_use]
     pub fn changed(self, host: &Token, settings: StreamSettings, payload_max: usize) -> Value {
         let mut config = self.config;
@@ -359,7 +359,7 @@ pub fn published(host: &Token, answer: &[u8], bytes: Option<i64>) -> Published {
     }
 }
 
-/// Whether a subject is one on which a delivery to `host` is acknowledged.
+/// Whether a subject is for acknowledgements of deliveries to `host`.
 #[must_use]
 pub fn is_acknowledgement(host: &Token, reply: &str) -> bool {
     let tokens: Vec<_> = reply.split('.').collect();

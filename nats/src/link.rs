@@ -31,7 +31,7 @@ const PING: Duration = Duration::from_secs(5);
 /// The header that says which version of batches a message has.
 pub const VERSION_HEADER: &str = "Agent-Relay";
 
-/// The header by which JetStream recognizes a repeated message.
+/// The header that lets JetStream recognize a repeated message.
 const ID_HEADER: &str = "Nats-Msg-Id";
 
 /// The events of the connection that wait to be reported; further ones are dropped.
@@ -297,8 +297,8 @@ impl Link {
         }
     }
 
-    /// Creates the stream of a host, or changes it if it exists. What is `None` keeps its value, or
-    /// gets that of `usual`.
+    /// Creates the stream of a host, or changes it if it exists. A setting of `None` keeps its
+    /// value, or gets the one in `usual`.
     ///
     /// # Errors
     /// If this host may not, or JetStream cannot.
@@ -313,7 +313,7 @@ impl Link {
             bytes: bytes.unwrap_or(other.bytes),
         };
         let found: StreamInfo = match self.ask(js::stream_info_subject(host), None).await {
-            // What was created just now cannot be changed in a cluster for a moment.
+            // In a cluster, a new stream cannot be changed for a moment.
             Err(error) if error.is_not_found() => {
                 let created = self.create_stream(host, wanted(usual)).await?;
                 return Ok(created.settings());
@@ -347,8 +347,8 @@ impl Link {
         self.ask(js::create_consumer_subject(host), Some(request)).await
     }
 
-    /// Removes from this host's stream what is acknowledged up to a sequence without a gap. Returns
-    /// the consumer as it was before.
+    /// Removes this host's acknowledged messages from its stream, up to the first gap. Returns the
+    /// consumer's earlier state.
     ///
     /// # Errors
     /// If JetStream cannot. Then a later call removes it, or the stream's limit of age.
@@ -420,7 +420,7 @@ fn options(servers: &Servers, here: &Token, events: mpsc::Sender<Event>) -> Conn
     options
 }
 
-/// The prefix of the subjects on which a host receives answers, which no other host may read.
+/// The prefix of the subjects for a host's answers. No other host may read them.
 #[must_use]
 pub fn inbox(host: &Token) -> String {
     format!("_INBOX_{host}")

@@ -14,10 +14,10 @@ pub const FROM_LOCAL_MAX: usize = 1024;
 /// A notification to the local side.
 #[derive(Debug)]
 pub enum ToLocal {
-    /// This host exports these agents from now on.
+    /// This host now exports these agents.
     Exported(Box<Exported>),
-    /// A host is present and exports these agents, in place of those that it exported before. The
-    /// number is another one after the host was absent.
+    /// A host is present and exports these agents, replacing those that it exported before. The
+    /// number changes when the host was absent.
     Present(Host, Vec<Name>, u64),
     /// A host is absent.
     Absent(Host),
@@ -42,7 +42,7 @@ pub enum FromLocal {
     Confirm(Host, String),
     /// A host has refused the message of this id.
     Refused(Host, String),
-    /// This host exports these agents from now on.
+    /// This host now exports these agents.
     Exported(Box<Exported>),
     /// A line for a person.
     Line(String),

@@ -10,9 +10,9 @@
 //! outbox renumbers a lane when the host's bridge restarts, and when it publishes a frame again
 //! although confirmed ones have left gaps.
 //!
-//! One publish of a lane is in flight at a time; what comes meanwhile shares the next. A publish for
-//! which the stream has no room is repeated until there is some. A message whose time to live ends
-//! before that is refused.
+//! One publish of a lane is in flight at a time; what comes meanwhile shares the next. A publish
+//! that the stream has no room for is repeated until there is some. A message whose time to live
+//! ends before that is refused.
 
 mod values;
 
@@ -43,25 +43,25 @@ pub const PAUSE: Duration = Duration::from_millis(25);
 /// The longest pause before a publish is repeated.
 pub const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// The time after which a frame is published again if it is not confirmed, at first. It doubles
-/// with each repetition, up to [`RESEND_DOUBLINGS`] times.
+/// The delay before an unconfirmed frame is published again, at first. It doubles with each
+/// repetition, up to [`RESEND_DOUBLINGS`] times.
 pub const RESEND: Duration = Duration::from_secs(5);
 
 /// How often [`RESEND`] doubles.
 pub const RESEND_DOUBLINGS: u32 = 2;
 
-/// The period in which frames are looked at that may have to be published again.
+/// The interval of checks for frames that have to be published again.
 const RESEND_CHECK: Duration = Duration::from_secs(1);
 
-/// The time after which an answer or a refusal that is not confirmed is dropped.
+/// The time before an unconfirmed answer or refusal is dropped.
 pub const REPLY_MAX: Duration = Duration::from_secs(600);
 
 /// The answers and refusals on their way to a host at most; further ones are dropped. A refused
 /// message comes again, and so does its refusal.
 pub const REPLIES_MAX: usize = 512;
 
-/// The time after which messages for a host without a stream are refused. A cluster may need some
-/// of it to choose a leader.
+/// The time before messages for a host without a stream are refused. A cluster may need some of it
+/// to choose a leader.
 pub const STREAM_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
@@ -309,7 +309,7 @@ impl Outbox {
         let (mut refused, mut done) = (Vec::new(), Vec::new());
         for number in numbers {
             let Some(frame) = queue.frames.get_mut(&number) else { continue };
-            // What was published before may have arrived.
+            // A frame that was published before may have arrived.
             if !frame.may_be_there && refusal.is_some() {
                 refused.push(frame.carry.id.clone());
                 continue;
@@ -386,7 +386,8 @@ impl Outbox {
         }
     }
 
-    /// Refuses the messages of a lane whose host has no stream, but none that was published before.
+    /// Refuses the messages of a lane without a stream at its host, except those that were
+    /// published before.
     fn refuse_all(&mut self, lane: &Lane, outputs: &mut Vec<Output>) {
         let Some(queue) = self.queues.get(lane) else { return };
         let new = |frame: &&Frame| frame.carry.is_message && !frame.may_be_there;
@@ -513,7 +514,8 @@ impl Outbox {
         }
     }
 
-    /// Publishes again what was not confirmed in time, and drops answers that nobody wants.
+    /// Publishes frames again that were not confirmed in time, and drops answers that are no longer
+    /// needed.
     fn resend(&mut self, now: Instant, outputs: &mut Vec<Output>) {
         let (mut unwanted, mut gapped) = (Vec::new(), Vec::new());
         for (lane, queue) in &mut self.queues {

@@ -22,10 +22,10 @@ pub const VERSION: u32 = 1;
 /// The time between two beats.
 pub const BEAT: Duration = Duration::from_secs(2);
 
-/// The difference below which two bridges count as of the same age: a beat takes some time.
+/// The difference in age that is ignored between two bridges, since a beat takes some time.
 const SAME_AGE: Duration = Duration::from_millis(200);
 
-/// The silence after which a host is absent.
+/// The silence that makes a host absent.
 pub const SILENCE_MAX: Duration = Duration::from_secs(7);
 
 /// The time that a bridge waits for answers before it takes part.
@@ -47,7 +47,7 @@ const QUOTED_MAX: usize = 64;
 /// The announcement of a host by its bridge.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Beat {
-    /// The version of what it exchanges.
+    /// The version of its exchange format.
     pub version: u32,
     /// The host's name.
     pub host: String,
@@ -84,7 +84,7 @@ struct AnyBeat {
     version: u32,
 }
 
-/// What [`Presence`] is notified of.
+/// An input of [`Presence`].
 #[derive(Debug)]
 pub enum Input<'a> {
     /// A beat came from the bridge that may speak for this host.
@@ -93,7 +93,7 @@ pub enum Input<'a> {
     Tick,
 }
 
-/// What is to be done.
+/// An action for the caller.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output {
     /// A host is present and exports these agents, or now exports others.
@@ -177,7 +177,7 @@ impl Presence {
         self.peers.get(token)?.stream_bytes
     }
 
-    /// The present hosts whose bridges are of an earlier version, and take only the first agents.
+    /// The present hosts with bridges of an earlier version, which accept only the first agents.
     pub fn earlier(&self) -> impl Iterator<Item = &Host> {
         self.peers.values().filter(|peer| !peer.takes_more).map(|peer| &peer.host)
     }

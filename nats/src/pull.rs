@@ -14,13 +14,13 @@ use tokio::{sync::mpsc, time};
 /// The number of messages that a request asks for.
 const BATCH: usize = 128;
 
-/// The time after which a request ends.
+/// The lifetime of a request.
 const EXPIRES: Duration = Duration::from_secs(30);
 
-/// The period in which JetStream says that a request is alive.
+/// The interval of JetStream's heartbeats for a request.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// The silence after which a request counts as lost.
+/// The silence that means that a request is lost.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 
 /// The pause after JetStream has ended a request early, such as for want of a leader.
@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A message that came from the stream.
 #[derive(Debug)]
 pub struct Received {
-    /// The subject to which it is acknowledged.
+    /// The subject for its acknowledgement.
     pub reply: String,
     /// The subject.
     pub subject: String,
@@ -51,8 +51,8 @@ pub async fn run(link: Link, here: Token, deliveries: mpsc::Sender<Received>) {
     }
 }
 
-/// A subscription of its own for each series of requests: what an earlier one still gets is lost,
-/// and redelivered.
+/// A new subscription for each series of requests: messages to an earlier one are lost, and
+/// redelivered.
 async fn subscribe(link: &Link) -> Result<(String, Subscriber), async_nats::SubscribeError> {
     let inbox = link.client().new_inbox();
     let subscriber = link.client().subscribe(inbox.clone()).await?;

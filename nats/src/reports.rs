@@ -1,11 +1,11 @@
-//! Lines for a person, of which a peer cannot cause too many.
+//! Lines for a person. A peer cannot cause too many of them.
 
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
 };
 
-/// The time in which at most one line of a topic is printed.
+/// The interval that has at most one line of a topic.
 pub const PERIOD: Duration = Duration::from_secs(10);
 
 /// The number of topics that are remembered.

@@ -2,7 +2,7 @@
 //! daemon.
 //!
 //! A host's frames are passed while its agents have joined the daemon; at any other time they are
-//! dropped, since the host sends them again. What is on its way from a host is forgotten when its
+//! dropped, since the host sends them again. Frames in flight from a host are forgotten when its
 //! agents leave or change, and its lanes start over.
 
 use crate::{
@@ -36,8 +36,8 @@ use tokio::sync::mpsc;
 /// The pause before the daemon is asked again to admit a host's agents, in milliseconds.
 const RETRY_MS: u64 = 1_000;
 
-/// The time after which a host's other agents join without one that the daemon refuses, in
-/// milliseconds. An earlier bridge of this host may still have the name for some of it.
+/// How long a host's other agents wait for one that the daemon refuses before they join, in
+/// milliseconds. An earlier bridge of this host may still have the name for part of that time.
 const REFUSED_MS: u64 = 10_000;
 
 /// The pause before the daemon is asked again for an agent that it has refused, in milliseconds.
@@ -62,7 +62,7 @@ pub fn run(
 }
 
 struct Side {
-    /// The secret by which the daemon recognizes this bridge.
+    /// The secret that identifies this bridge to the daemon.
     secret: Secret,
     to_bridge: mpsc::Sender<FromLocal>,
     /// The hosts that are present.
@@ -71,7 +71,7 @@ struct Side {
     counters: Arc<Counters>,
 }
 
-/// A host that is present, and what is on its way from and to it.
+/// A present host, and the messages in flight from and to it.
 #[derive(Default)]
 struct Peer {
     exports: Vec<Name>,
@@ -94,7 +94,7 @@ struct Peer {
     sent: Unanswered<String, Name>,
 }
 
-/// What distinguishes a message from others of its host: its sender, in lower case, and its id.
+/// The key of a message among others of its host: its sender, in lower case, and its id.
 type MessageKey = (String, String);
 
 /// A frame that the border has not settled.
@@ -132,7 +132,7 @@ impl Side {
         drop(self.to_bridge.blocking_send(from));
     }
 
-    /// Joins the daemon for a host's agents, in place of those that have joined before.
+    /// Joins the daemon for a host's agents, replacing those that joined before.
     fn join(&mut self, now: Now, host: &Host, local: &mut Local) {
         let Some(peer) = self.hosts.get_mut(host) else { return };
         peer.begin();
@@ -256,7 +256,7 @@ fn recipient(batch: &Batch) -> Option<Token> {
     Some(Token::of_agent(&Name::parse(envelope.to.as_deref()?).ok()?))
 }
 
-/// What this side reads of a frame. The border checks it.
+/// The part of a frame that this side reads. The border checks it.
 struct Header {
     id: String,
     /// The sender of a message that is sent at least once, in lower case.
@@ -379,7 +379,7 @@ impl Transport for Side {
             Outcome::Refused => Counters::count(&self.counters.received_refused),
             Outcome::Dropped => {}
         }
-        // A refusal is the answer to what is refused.
+        // A refusal is the answer to the refused message.
         if outcome != Outcome::Refused {
             self.confirm(host, passed.id);
         }

@@ -76,7 +76,7 @@ pub fn messages(to: &Token, from: &Token, agent: &Token) -> String {
 
 /// The stream of the messages to `host`.
 ///
-/// Each host has one of its own, so that permissions can name it, and a flood fills only one.
+/// Each host has its own, so that permissions can name it, and a flood fills only one.
 #[must_use]
 pub fn stream(host: &Token) -> String {
     format!("RELAY_{host}")
@@ -94,11 +94,12 @@ pub fn pattern(host: &Token) -> String {
     format!("{MESSAGES}.{host}.*.*")
 }
 
-/// The token in place of the agent in the subjects that a stream keeps. No agent has it.
+/// The token that replaces the agent in the subjects that a stream keeps. No agent has it.
 const ANY_AGENT: &str = "~";
 
-/// What the stream of `host` keeps for a subject of [`pattern`], as a destination of a subject
-/// transform. All messages of one sending host get one subject, for which the stream has a limit.
+/// The subject that the stream of `host` keeps for one of [`pattern`], as a destination of a
+/// subject transform. All messages of one sending host get one subject, and the stream limits each
+/// subject.
 #[must_use]
 pub fn kept(host: &Token) -> String {
     format!("{MESSAGES}.{host}.{{{{wildcard(1)}}}}.{ANY_AGENT}")
@@ -116,7 +117,7 @@ pub fn sender(subject: &str, here: &Token) -> Option<(Token, Option<Token>)> {
     Some((Token::received(from)?, agent))
 }
 
-/// The subject on which `from` confirms frames to `to`.
+/// The subject for confirmations of frames, from `from` to `to`.
 #[must_use]
 pub fn confirmations(to: &Token, from: &str) -> String {
     format!("{CONFIRMATIONS}.{to}.{from}")
@@ -130,7 +131,7 @@ pub fn confirmer(subject: &str, here: &Token) -> Option<Token> {
     Token::received(rest.strip_prefix(here.as_str())?.strip_prefix('.')?)
 }
 
-/// The subject on which `host` says that it is present.
+/// The subject for announcements of `host`.
 #[must_use]
 pub fn presence(host: &Token) -> String {
     format!("{PRESENCE}.{host}")

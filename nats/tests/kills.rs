@@ -36,14 +36,14 @@ const HOSTS: [&str; 3] = ["desk", "pi", "lab.1"];
 /// The longest pause between two faults, in milliseconds.
 const PAUSE_MS: u64 = 1000;
 
-/// The silence after which no fault is made until a message comes: NATS needs its servers for
-/// some seconds without a crash to redeliver.
+/// The silence that stops faults until a message comes: NATS needs its servers for some seconds
+/// without a crash to redeliver.
 const CALM: Duration = Duration::from_secs(20);
 
 /// The longest time that a bridge or a NATS server is away, in milliseconds.
 const AWAY_MS: u64 = 1500;
 
-/// The longest time for which a NATS server is stopped, in milliseconds.
+/// The longest stop of a NATS server, in milliseconds.
 const STOPPED_MS: u64 = 3000;
 
 /// The longest time that a bridge is away while further faults are made, in milliseconds.
@@ -178,14 +178,14 @@ impl Counts {
     }
 }
 
-/// What makes faults.
+/// The source of faults.
 #[derive(Debug)]
 struct Faults<'a> {
     plan: Plan,
     hosts: &'a mut [Host; 3],
     nats: &'a mut Nats,
     counts: Counts,
-    /// The host whose bridge is away, and the end of that.
+    /// The host with a stopped bridge, and the end of that.
     outage: Option<(usize, Instant)>,
 }
 
@@ -340,8 +340,8 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// Waits until neither NATS nor a daemon has a message that may still come to an agent. What comes
-/// twice has come then.
+/// Waits until neither NATS nor a daemon has a message that may still come to an agent. All
+/// duplicates have come then.
 fn wait_until_nothing_is_on_its_way(hosts: &[Host], urls: &str) {
     for host in HOSTS {
         until(&format!("a consumer of {host} without messages"), || {
@@ -419,7 +419,7 @@ impl Drop for StateOnPanic<'_> {
     }
 }
 
-/// Prints what the bridges and JetStream say, and what waits.
+/// Prints the output of the bridges and JetStream, and the waiting messages.
 fn print_state(hosts: &[Host], nats: &Nats) {
     for host in hosts {
         println!("== {}", host.name);

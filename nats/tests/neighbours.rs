@@ -57,7 +57,7 @@ fn await_agents([desk, pi]: &[Host; 2]) {
 }
 
 /// Lets both agents send, and upgrades the hosts in this order meanwhile: `restart` restarts the
-/// bridges of a host whose daemon was upgraded.
+/// bridges of a host after the upgrade of its daemon.
 fn upgrade(mut hosts: [Host; 2], order: [usize; 2], restart: impl Fn(&mut [Host; 2], usize)) {
     await_agents(&hosts);
     let (traffic, stop) = (Traffic::default(), AtomicBool::new(false));

@@ -2,8 +2,8 @@
 //! decides what crosses it.
 //!
 //! For each agent that another machine exports, a client joins the local daemon under the name
-//! `NAME@HOST`. What the daemon delivers to that client goes to the other machine; what comes from
-//! the other machine is sent by that client. The border enforces on this side:
+//! `NAME@HOST`. That client's deliveries go to the other machine, and it sends the messages that
+//! come from there. The border enforces on this side:
 //!
 //! - only agents that this machine exports send to other machines, and receive from them;
 //! - a frame of a machine comes from one of the agents that were joined for this machine, so a
@@ -48,17 +48,17 @@ const ID_BYTES_MAX: usize = 64;
 /// The longest sentence of another machine that goes into a refusal, in characters.
 const TEXT_MAX: usize = 300;
 
-/// The most messages in a minute by which agents are notified of late refusals of a machine.
+/// The maximum number of messages in a minute that notify agents of late refusals by a machine.
 const NOTICES_MAX: usize = 100;
 const NOTICES_MS: u64 = 60_000;
 
-/// A number by which the transport recognizes a message that it has passed to the border.
+/// A number that identifies a message that the transport has passed to the border.
 pub type Ticket = u64;
 
 /// An input of the border. Agents of another machine have their names there, without `@HOST`.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// This machine exports these agents from now on.
+    /// This machine now exports these agents.
     Exports(Vec<Name>),
     /// These agents of a machine are joined to the daemon, and no others.
     Present(Host, Vec<Name>),
@@ -126,7 +126,7 @@ pub struct Carry {
     pub id: String,
     /// Whether the frame is a message, rather than an answer or a refusal.
     pub is_message: bool,
-    /// Whether the frame is an at-least-once message, for which the transport owes
+    /// Whether the frame is an at-least-once message. The transport then has to send
     /// [`Input::Carried`] or [`Input::NotCarried`].
     pub requires_ack: bool,
     /// The time to live of a message, in milliseconds; 0 for other frames, which have none.
@@ -141,7 +141,7 @@ impl Carry {
     }
 }
 
-/// A machine, and what is on its way from and to it.
+/// A machine, and the messages in flight from and to it.
 #[derive(Debug, Default)]
 struct Remote {
     agents: HashSet<Name>,
@@ -172,8 +172,8 @@ pub struct Border {
 }
 
 impl Border {
-    /// A border that exports these agents of this machine, whose daemon gives a message to another
-    /// machine this time to live.
+    /// A border that exports these agents. The local daemon gives a message to another machine this
+    /// time to live.
     #[must_use]
     pub fn new(exports: impl IntoIterator<Item = Name>, ttl_ms: u64) -> Self {
         Self { exports: exports.into_iter().collect(), ttl_ms, remotes: HashMap::new() }
@@ -222,7 +222,7 @@ impl Border {
         }
     }
 
-    /// The moment at which the border needs [`Input::Tick`].
+    /// The moment when the border needs [`Input::Tick`].
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
         self.remotes.values().filter_map(|remote| remote.pairs.deadline()).min()
@@ -241,7 +241,7 @@ impl Border {
     }
 }
 
-/// What the local daemon says.
+/// Inputs from the local daemon.
 impl Border {
     fn delivered(
         &mut self,
@@ -398,7 +398,7 @@ fn forward_next(now: Now, host: &Host, remote: &mut Remote, pair: &Pair, out: &m
     }
 }
 
-/// What comes from another machine.
+/// Inputs from another machine.
 impl Border {
     fn frame(&mut self, now: Now, host: &Host, json: &[u8], ticket: Ticket, out: &mut Vec<Output>) {
         let outcome = match self.read(host, json) {

@@ -16,7 +16,7 @@ pub struct Details {
     /// The agent's program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
-    /// The directory in which the program was started.
+    /// The program's initial working directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
 }
@@ -38,7 +38,7 @@ pub fn checked(stated: &All, agents: &[Name]) -> All {
     agents.iter().filter_map(of).collect()
 }
 
-/// The details that fit into so many bytes of JSON: all if possible, else first the programs.
+/// The details that fit into `bytes_max` bytes of JSON: all if possible, else first the programs.
 #[must_use]
 pub fn fitting(all: &All, bytes_max: usize) -> All {
     let bytes = |all: &All| serde_json::to_vec(all).map_or(usize::MAX, |json| json.len());

@@ -17,10 +17,10 @@ use protocol::{
 use serde_json::value::to_raw_value;
 use std::{io, thread, time::Duration};
 
-/// The time after which the daemon is asked again for agents that match a pattern.
+/// The interval of queries for agents that match a pattern.
 const PATTERNS_PERIOD: Duration = Duration::from_secs(2);
 
-/// The time after which the daemon is asked again for what named agents run.
+/// The interval of queries for the programs of named agents.
 const DETAILS_PERIOD: Duration = Duration::from_secs(10);
 
 /// The longest wait for an answer of the daemon.
@@ -29,8 +29,8 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// The most pages of the daemon's agents that are asked for.
 const PAGES_MAX: usize = 64;
 
-/// The most bytes of the exported names as a list in JSON, which have to fit a message by which
-/// machines announce themselves.
+/// The most bytes of the exported names as a list in JSON. They have to fit into a machine's
+/// announcement.
 pub const NAMES_BYTES_MAX: usize = 7_168;
 
 /// The bytes of a name in such a list besides those of the name.
@@ -43,7 +43,7 @@ pub struct Exported {
     pub agents: Vec<Name>,
     /// The agents that are selected and not exported, since there are too many.
     pub left_out: Vec<Name>,
-    /// The programs and directories of the agents, if other machines are told.
+    /// The programs and directories of the agents, if other machines get them.
     pub details: details::All,
 }
 
@@ -76,7 +76,7 @@ struct Known {
 pub struct Exports {
     daemon: Daemon,
     selectors: Vec<Selector>,
-    /// Whether other machines are told what the agents run, and where.
+    /// Whether other machines get the agents' programs and directories.
     tells_details: bool,
     /// The connection to the daemon, unless it is lost.
     client: Option<Client>,
@@ -84,8 +84,7 @@ pub struct Exports {
 }
 
 impl Exports {
-    /// The agents that are selected, of which only the named ones are known before
-    /// [`ask`](Self::ask).
+    /// The selected agents. Only the named ones are known before [`ask`](Self::ask).
     #[must_use]
     pub fn new(daemon: Daemon, selectors: Vec<Selector>, tells_details: bool) -> Self {
         let exported = select(&selectors, &[], false);
@@ -114,8 +113,8 @@ impl Exports {
         is_changed
     }
 
-    /// Starts a thread that asks the daemon from now on, and calls `notify` for each change. It
-    /// ends when `notify` returns false, or when the returned value is dropped.
+    /// Starts a thread that asks the daemon regularly, and calls `notify` for each change. It ends
+    /// when `notify` returns false, or when the returned value is dropped.
     ///
     /// # Errors
     /// If the system starts no thread.
@@ -141,7 +140,7 @@ impl Exports {
         Ok(Following { _stop: stop })
     }
 
-    /// The time after which the daemon should be asked again; `None` if it need not be asked.
+    /// The interval of queries to the daemon; `None` if none are needed.
     fn period(&self) -> Option<Duration> {
         let has_patterns = self.selectors.iter().any(Selector::is_pattern);
         let details = self.tells_details.then_some(DETAILS_PERIOD);

@@ -44,13 +44,13 @@ const UNWRITTEN_BYTES_MAX: usize = 1 << 20;
 /// The most bytes of answers that wait to be written besides, since the other side causes them.
 const UNWRITTEN_ANSWERS_MAX: usize = 8 << 20;
 
-/// The silence after which a side sends PING.
+/// The silence that makes a side send PING.
 const PING_MS: u64 = 5_000;
 
-/// The time without a byte from the other side, or with none written, after which the link is lost.
+/// The time without a byte from the other side, or without writing one, that ends the link.
 const SILENT_MS: u64 = 15_000;
 
-/// The time before the other side's HELLO after which this side says that it waits.
+/// The time without the other side's HELLO before this side reports that it waits.
 const WAITING_MS: u64 = 3_000;
 
 /// The longest text of the other side that is shown, in characters.
@@ -101,8 +101,8 @@ pub struct Agents {
     pub has_patterns: bool,
     /// The agents that this side wants of those that the other exports; all if absent.
     pub imports: Option<Vec<Selector>>,
-    /// The secret by which the daemons know this bridge, on the side that has started the link. The
-    /// other side uses the same.
+    /// The secret that identifies this bridge to the daemons, on the side that has started the
+    /// link. The other side uses the same.
     pub bridge: Option<Secret>,
 }
 
@@ -135,7 +135,7 @@ pub struct Link<'a> {
     next_ticket: Ticket,
     next_id: u64,
     last_read: Moment,
-    /// The last time at which something was written, or nothing was left to be written.
+    /// The last time when something was written, or nothing was left to be written.
     last_written: Moment,
     last_sent: Moment,
     began: Moment,
@@ -193,7 +193,7 @@ impl<'a> Link<'a> {
         link
     }
 
-    /// Reports from now on.
+    /// Starts to report.
     pub fn report_to(&mut self, reporter: &Reporter) {
         self.counters = Arc::clone(reporter.counters());
         self.reporter = Some(reporter.clone());
@@ -375,18 +375,18 @@ impl<'a> Link<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Ends the link because of what the other side sent.
+    /// Ends the link because of the other side's input.
     fn refuse(&self, what: &str) -> ControlFlow<End> {
         let peer = &self.agents.peer;
         ControlFlow::Break(End::Refused(format!("cannot link to {peer}: {what}")))
     }
 
-    /// The time without a byte after which the link is lost.
+    /// The time without a byte that ends the link.
     const fn silent_ms(&self) -> u64 {
         if self.frame_bytes_max.is_some() { SILENT_MS } else { GREETING_MS }
     }
 
-    /// Whether what the other side causes to be written grows without being read.
+    /// Whether the output that the other side causes grows without being read.
     fn is_flooded(&self) -> bool {
         let longest = self.frame_bytes_max.unwrap_or_default();
         self.pipe.unwritten() > UNWRITTEN_BYTES_MAX + UNWRITTEN_ANSWERS_MAX + longest

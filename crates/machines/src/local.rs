@@ -21,7 +21,7 @@ use std::{collections::VecDeque, ops::ControlFlow, time::Duration};
 /// The most deliveries to one agent that wait for a transport.
 const HELD_MAX: usize = 256;
 
-/// The time after which a client that the daemon refused tries again, in milliseconds.
+/// The delay before a client that the daemon refused tries again, in milliseconds.
 const RETRY_CYCLE_MS: u64 = 30_000;
 
 /// The local daemon, and the proof that lets a bridge join it.
@@ -89,7 +89,7 @@ pub fn check_is_no_agent() -> Result<(), HomeError> {
     Err(HomeError::usage(message).hint("run this outside of an agent"))
 }
 
-/// What carries frames to other machines.
+/// A way to carry frames to other machines.
 pub trait Transport {
     /// An event that the transport waits for.
     type Event;
@@ -102,7 +102,7 @@ pub trait Transport {
     /// Handles the passing of [`deadline`](Self::deadline).
     fn tick(&mut self, now: Now, local: &mut Local) -> ControlFlow<Self::End>;
 
-    /// The moment at which the transport needs [`tick`](Self::tick).
+    /// The moment when the transport needs [`tick`](Self::tick).
     fn deadline(&self) -> Option<Moment>;
 
     /// Whether the transport takes another message for an agent of a machine. Answers and refusals
@@ -129,8 +129,8 @@ struct Joined {
     /// The agent's name on its machine.
     name: Name,
     client: ClientKey,
-    /// Deliveries that wait until the transport has room. What else the daemon says must not wait:
-    /// the other side's room depends on it.
+    /// Deliveries that wait until the transport has room. Other events from the daemon must not
+    /// wait: the other side's room depends on it.
     held: VecDeque<Box<Delivery>>,
 }
 
@@ -161,7 +161,7 @@ impl Local {
         Self { daemon, clients, border, joined: Vec::new(), outputs: Vec::new() }
     }
 
-    /// Joins the daemon for the agents of a machine, in place of those that were joined before.
+    /// Joins the daemon for the agents of a machine, replacing those that were joined before.
     /// `bridge` is a secret of the bridge: with it, a name is taken over from an older connection,
     /// and left alone if another bridge has it.
     ///
@@ -383,7 +383,7 @@ impl Local {
         ControlFlow::Continue(())
     }
 
-    /// Passes deliveries to the border for which the transport has room.
+    /// Passes on the deliveries that the transport has room for.
     fn release<T: Transport>(&mut self, now: Now, transport: &mut T) {
         for index in 0..self.joined.len() {
             loop {
@@ -399,7 +399,7 @@ impl Local {
         }
     }
 
-    /// Carries out what the border has decided.
+    /// Carries out the border's outputs.
     fn carry_out<T: Transport>(&mut self, now: Now, transport: &mut T) {
         while !self.outputs.is_empty() {
             for output in std::mem::take(&mut self.outputs) {
@@ -473,7 +473,7 @@ impl Local {
     }
 }
 
-/// What is ready.
+/// The operation that is ready.
 enum Ready {
     Transport,
     Stop,

@@ -1,8 +1,8 @@
 //! Reports of running bridges: each bridge keeps a file in the directory `bridges` of its home, and
 //! the commands `status`, `agents` and `doctor` read these files.
 //!
-//! A bridge holds a lock beside its report as long as it runs, so a report without a held lock is
-//! of a bridge that has ended. One that was stopped removes its report.
+//! A running bridge holds a lock next to its report, so a report without a held lock belongs to a
+//! bridge that has ended. A stopped bridge removes its report.
 
 mod reading;
 mod writing;
@@ -90,15 +90,15 @@ pub struct Report {
     pub state: State,
     /// The time since which it is in that state.
     pub since: u64,
-    /// The name of the NATS server to which it is linked.
+    /// The name of the connected NATS server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// The last error, and `at`, its time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<LastError>,
-    /// The machines that are linked: `host`, the name of each, `since`, the time at which it came,
-    /// `agents`, those of its agents that are linked, and `details`, by the agents' names, with
-    /// `program` and `directory`, as that machine states them.
+    /// The machines that are linked: `host`, the name of each, `since`, the time when it linked,
+    /// `agents`, its linked agents, and `details`, by the agents' names, with `program` and
+    /// `directory`, as that machine states them.
     pub hosts: Vec<Remote>,
     /// The number of links that it has had.
     pub links: u64,
@@ -130,11 +130,11 @@ pub struct LastError {
 pub struct Remote {
     /// The machine's name here.
     pub host: String,
-    /// The time at which it came.
+    /// The time when it linked.
     pub since: u64,
     /// Its agents that are linked, with their names there.
     pub agents: Vec<String>,
-    /// What the machine says of its agents.
+    /// The machine's statements about its agents.
     #[serde(default, skip_serializing_if = "details::All::is_empty")]
     pub details: details::All,
 }
@@ -197,14 +197,14 @@ impl Report {
         self.hosts.push(Remote { host: host.to_owned(), since, agents, details });
     }
 
-    /// Notes what a machine that is linked says of its agents.
+    /// Records a linked machine's statements about its agents.
     pub fn host_stated(&mut self, host: &str, details: details::All) {
         if let Some(remote) = self.hosts.iter_mut().find(|remote| remote.host == host) {
             remote.details = details;
         }
     }
 
-    /// What is known of an agent of another machine, by its name here.
+    /// The details of an agent of another machine, by its name here.
     #[must_use]
     pub fn details_of(&self, agent: &str) -> Option<&details::Details> {
         let (name, host) = agent.split_once('@')?;

@@ -6,8 +6,8 @@ use std::fmt;
 /// The most names that a line lists.
 const LISTED_MAX: usize = 20;
 
-/// An agent of one machine, or all agents whose names match a pattern, in which `*` is any run of
-/// characters.
+/// An agent of one machine, or all agents with names that match a pattern. In a pattern, `*` is any
+/// run of characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
     /// The agent of this name, whether its daemon knows it or not.

@@ -14,7 +14,7 @@ pub(super) const BYTES: usize = 2 << 20;
 /// has not answered: more than the windows of the 20 agents that an earlier version knows.
 pub(super) const TOTAL_BYTES: usize = 64 << 20;
 
-/// What is on its way to one agent.
+/// The messages in flight to one agent.
 #[derive(Debug, Default)]
 pub struct Window {
     messages: usize,
@@ -26,8 +26,8 @@ impl Window {
         self.messages >= MESSAGES || self.bytes >= BYTES
     }
 
-    /// Whether the window has more than a side that obeys the rules would send, the last of which
-    /// has this number of bytes.
+    /// Whether the window has more than a side that obeys the rules would send. The last message
+    /// has `last` bytes.
     #[must_use]
     pub(crate) const fn is_exceeded(&self, last: usize) -> bool {
         self.messages > MESSAGES || self.bytes - last >= BYTES && self.messages > 1
@@ -57,14 +57,14 @@ impl<K: Eq + Hash, A: Clone + Eq + Hash> Unanswered<K, A> {
         self.bytes >= TOTAL_BYTES || self.windows.get(to).is_some_and(Window::is_full)
     }
 
-    /// Whether there is more than a side that obeys the rules would send in all, the last of which
-    /// has this number of bytes.
+    /// Whether all windows have more than a side that obeys the rules would send. The last message
+    /// has `last` bytes.
     #[must_use]
     pub(crate) const fn is_exceeded(&self, last: usize) -> bool {
         self.bytes - last >= TOTAL_BYTES
     }
 
-    /// Adds a message, in place of one of the same key. Returns the window of its recipient.
+    /// Adds a message, replacing one with the same key. Returns the window of its recipient.
     pub fn add(&mut self, key: K, to: A, bytes: usize) -> &Window {
         self.remove(&key);
         self.messages.insert(key, (to.clone(), bytes));

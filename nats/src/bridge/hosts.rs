@@ -122,7 +122,7 @@ impl Bridge<'_> {
         }
     }
 
-    /// Does what is due with each beat.
+    /// Does the regular work of a beat.
     pub(super) fn period(&mut self) {
         // The event of a new server is dropped if there are too many.
         self.carry(outbox::Input::Limit(limit(&self.link)));

@@ -32,7 +32,7 @@ pub struct Started {
     pub(super) subscribers: Subscribers,
     pub(super) instance: u64,
     pub(super) presence: Presence,
-    /// What follows from the first answers of the other hosts.
+    /// The outputs for the first answers of the other hosts.
     pub(super) answers: Vec<presence::Output>,
     pub(super) stream_bytes: Option<i64>,
     pub(super) stream: StreamSettings,

@@ -199,7 +199,7 @@ impl Bridge {
             stop.send_replace(true);
         })
         .map_err(|error| Failure::failed(format!("signals cannot be awaited: {error}")))?;
-        // Before it has joined, it says only what it waits for.
+        // Before it has joined, it prints only the reason of its wait.
         let waiting = |text: &str| {
             log(text);
             let text = text.to_owned();

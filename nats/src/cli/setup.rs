@@ -10,7 +10,7 @@ use argh::FromArgs;
 use protocol::name::Host;
 use std::path::PathBuf;
 
-/// The number of bits by which MiB are shifted to get bytes.
+/// The number of bits that MiB are shifted by to get bytes.
 const MIB_SHIFT: u32 = 20;
 
 /// Create the stream and the consumer of each host, or change them if they exist. Needs credentials

@@ -18,7 +18,7 @@ fn batch(instance: u64, base: u64, frames: &[(u64, &str)]) -> Batch {
     Batch { instance, base, frames: frames.collect() }
 }
 
-/// What is passed on; a frame of a number that was passed before has a `+`.
+/// The frames that are passed on; a frame with a number that was passed before has a `+`.
 fn arrived(inbox: &mut Inbox, batch: Batch) -> String {
     let text = |it: &Arrived| {
         let again = if it.again { "+" } else { "" };
@@ -88,7 +88,7 @@ fn lanes_and_what_waits_in_them_are_bounded() {
     assert!(inbox.arrived(&other, batch(1, 1, &[(1, "x")])).is_empty());
 }
 
-/// What happens to the oldest publish or confirmation on its way, or to a bridge.
+/// An event for the oldest publish or confirmation in flight, or for a bridge.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Send,
@@ -132,7 +132,7 @@ struct World {
     /// The messages that the sender's daemon has, and their number so far.
     unconfirmed: VecDeque<u64>,
     sent: u64,
-    /// What is on its way to the receiver.
+    /// The batches in flight to the receiver.
     batches: Vec<Bytes>,
     inbox: Inbox,
     passed: VecDeque<u64>,
@@ -218,7 +218,7 @@ impl World {
     fn accept(&mut self) {
         let Some(id) = self.passed.pop_front() else { return };
         self.inbox.settled(&bob(), id.to_string().len());
-        // The daemon recognizes what it has accepted.
+        // The daemon recognizes messages that it has accepted.
         if !self.accepted.contains(&id) {
             self.accepted.push(id);
         }
@@ -238,7 +238,7 @@ impl World {
         self.carry_again();
     }
 
-    /// The sender's daemon delivers what is not confirmed to a client that joins again.
+    /// The sender's daemon delivers unconfirmed messages to a client that joins again.
     fn carry_again(&mut self) {
         for id in self.unconfirmed.clone() {
             self.carry(id);
@@ -292,7 +292,7 @@ impl World {
         }
     }
 
-    /// Lets everything arrive from now on.
+    /// Lets everything arrive.
     fn finish(&mut self) {
         for _ in 0..100 {
             self.deliver_all();

@@ -167,7 +167,7 @@ fn answers_and_at_most_once_messages_in_flight_keep_their_numbers() {
     let once = Carry { host, id, is_message: true, is_repeated: false, time_to_live, frame };
     world.handle(Input::Carry(lane("Bob"), once));
     world.carry("Bob", "1", b"one");
-    // What is sent at most once is in flight.
+    // The at-most-once message is in flight.
     assert_eq!(world.handle(Input::Restarted(token("pi"))), []);
     let again = publish(&world.published("Bob", Published::Stored));
     assert_eq!(read(&again), (1, frames(&[(1, "answer"), (4, "one")])));

@@ -1,4 +1,4 @@
-//! What an outbox takes and returns.
+//! The inputs and outputs of an outbox.
 
 use crate::subject::Token;
 use bytes::Bytes;
@@ -19,7 +19,7 @@ pub struct Lane {
 pub struct Carry {
     /// The receiving host.
     pub host: Host,
-    /// The frame's id, by which the other host confirms it.
+    /// The frame's id, which the other host confirms.
     pub id: String,
     /// Whether it is a message, rather than an answer or a refusal.
     pub is_message: bool,
@@ -80,7 +80,7 @@ pub enum RefusalKind {
     NoStream,
 }
 
-/// What an [outbox](super::Outbox) is notified of.
+/// An input of an [outbox](super::Outbox).
 #[derive(Debug)]
 pub enum Input {
     /// A frame is to be carried.
@@ -91,7 +91,7 @@ pub enum Input {
     Confirmed(Token, String),
     /// A host has refused the message of this id.
     Refused(Token, String),
-    /// A host's bridge was started again: what it had not confirmed, it may have lost.
+    /// A host's bridge was started again: it may have lost frames that it had not confirmed.
     Restarted(Token),
     /// A host is absent: what waits for it is with the daemon.
     Absent(Token),
@@ -101,7 +101,7 @@ pub enum Input {
     Tick,
 }
 
-/// What is to be done.
+/// An action for the caller.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output {
     /// Publish a message, and report the outcome.

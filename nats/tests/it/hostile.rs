@@ -21,7 +21,7 @@ const LIES: usize = 300;
 /// The messages of a flood.
 const FLOOD: usize = 3000;
 
-/// A client of NATS that says of itself what it likes.
+/// A client of NATS that makes any claims about itself.
 struct Peer {
     runtime: Runtime,
     client: async_nats::Client,
@@ -39,7 +39,7 @@ impl Peer {
         peer
     }
 
-    /// Announces Eve, which a peer has to do again before it counts as silent.
+    /// Announces Eve. A peer has to repeat this before it counts as silent.
     fn announce(&mut self) {
         self.beat(
             &json!({"version": 1, "host": "evil", "instance": "000000000000000e", "age_ms": 1,
@@ -86,7 +86,7 @@ fn two(nats: &Nats) -> [Host; 2] {
     hosts
 }
 
-/// What Bob gets until, and with, a message with this body.
+/// The bodies that Bob gets, up to and including this one.
 fn bodies_until(bob: &Client, last: &str) -> Vec<String> {
     let mut bodies = Vec::new();
     until(&format!("the message {last:?}"), || {
@@ -124,7 +124,7 @@ fn peer_that_lies_is_refused_by_name_and_harms_nobody() {
         evil.send(from, &format!("lie-{index}"), "a lie");
     }
     let body = until("the message of Eve", || {
-        // The stream drops what is beyond a host's share of it.
+        // The stream drops messages beyond a host's share.
         evil.announce();
         evil.send("Eve", "true-1", "as myself");
         let Ok(Event::Delivered(delivery)) = bob.events().try_recv() else { return None };

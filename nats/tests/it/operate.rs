@@ -1,4 +1,4 @@
-//! What an operator sees of a bridge, and sets.
+//! An operator's view of a bridge, and its settings.
 
 use crate::support::{host::Host, nats::Nats, until};
 use client::{Client, Event, Outgoing, Settings};
@@ -98,7 +98,7 @@ fn agents_that_match_a_pattern_are_exported_as_long_as_they_are_known() {
         let said = desk.command(&["purge", "--forget", "web-1"]).join("");
         said.contains("is forgotten").then_some(())
     });
-    // One that is away stays exported, and is no longer exported once it is forgotten.
+    // An agent that is away stays exported, and is no longer exported once it is forgotten.
     await_report(&pi, "the agents of desk", |report| {
         report["hosts"][0]["agents"] == json!(["web-2"])
     });
@@ -108,7 +108,7 @@ fn agents_that_match_a_pattern_are_exported_as_long_as_they_are_known() {
 fn settings_are_those_of_the_file() {
     let nats = Nats::one();
     let mut desk = Host::new("desk", &["Ann"]);
-    // A file with credentials is found beside the settings.
+    // A file with credentials is found next to the settings.
     desk.private_file("home/desk.creds", "desk:secret\n");
     desk.start_bridge_of_file(&format!(
         "host = 'desk'\nexport = ['Ann']\nserver = ['{}']\ncreds = 'desk.creds'\n",

@@ -1,4 +1,4 @@
-//! What hosts.conf allows a host, against a real server.
+//! The permissions of a host in hosts.conf, against a real server.
 
 use crate::support::{WATCHDOG, host::Host, nats::Nats, until};
 use agent_relay_nats::{js, subject::Token};
@@ -46,7 +46,7 @@ fn joined(nats: &Nats, mut hosts: [Host; 2]) -> [Host; 2] {
     hosts
 }
 
-/// A client that has a host's credentials, and does with them what it likes.
+/// A client that has a host's credentials, and uses them as it likes.
 struct Intruder {
     client: Client,
     violations: Arc<Mutex<Vec<String>>>,
@@ -188,7 +188,7 @@ fn host_cannot_make_the_server_send_for_another() {
         intruder.client.publish_with_reply(ack.1, ack.0, "".into()).await.unwrap();
         intruder.until_violation("Publish with Reply").await;
     });
-    // What the server has sent reaches the bridge, which does not take it for a bridge's.
+    // The server's message reaches the bridge, which does not take it for a bridge's.
     let deputy = "a host may have made the NATS server send it";
     for line in [
         "a message in the name of lab is dropped: no bridge has sent it",
@@ -251,7 +251,7 @@ fn beats_of_another_host_are_not_in_a_stream() {
     block_on(async {
         let intruder = Intruder::new(&nats, "lab").await;
         let mut beats = intruder.client.subscribe("relay-here.*").await.unwrap();
-        // Only the beats that are sent from now on come.
+        // Only the later beats come.
         let beat = beats.next().await.unwrap();
         assert!(beat.reply.is_none());
     });

@@ -161,7 +161,7 @@ impl Host {
         self.daemon.take().unwrap().kill();
     }
 
-    /// Ends the daemon, and starts that of another version.
+    /// Ends the daemon, and starts one of another version.
     pub(crate) fn change_version(&mut self, programs: &Programs) {
         let mut daemon = self.daemon.take().unwrap();
         daemon.signal("TERM");
@@ -197,7 +197,7 @@ impl Host {
         self.start_bridge();
     }
 
-    /// Starts a bridge without arguments, whose settings are those of nats.toml.
+    /// Starts a bridge without arguments, with the settings in nats.toml.
     pub(crate) fn start_bridge_of_file(&mut self, settings: &str) {
         std::fs::write(self.home().join("nats.toml"), settings).unwrap();
         self.arguments = Vec::new();

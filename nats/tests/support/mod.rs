@@ -14,11 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time after which a wait for one event fails, since a test would hang otherwise. No test
-/// measures speed by it.
+/// The timeout of a wait for one event, so that a test does not hang. No test measures speed by it.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// The pause between two looks at what nothing reports.
+/// The pause between two polls of a condition without events.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Waits until `look` returns a value.

@@ -32,7 +32,7 @@ struct Node {
     monitor: u16,
 }
 
-/// The ports of a server, the servers to which it connects, and its directory.
+/// The ports of a server, the servers that it connects to, and its directory.
 struct Place {
     client: u16,
     route: u16,
@@ -48,8 +48,8 @@ pub(crate) struct Nats {
     _folder: Folder,
 }
 
-/// The first of the ports that are tried, and their number. They are below those that the system
-/// gives to connections, one of which could take the port of a server that is being restarted.
+/// The first of the tried ports, and their number. They are below the system's ephemeral ports,
+/// since a connection could otherwise take the port of a server that is being restarted.
 const PORTS: (u16, u16) = (20_000, 12_000);
 
 /// `count` ports of the loopback without a listener.
@@ -199,7 +199,7 @@ impl Nats {
         node.process = Some(Process::start("nats-server", ["-c".as_ref(), config], &variables));
     }
 
-    /// Gives the servers that are started from now on another value of a variable.
+    /// Sets a variable for the servers that are started later.
     pub(crate) fn set_variable(&mut self, name: &'static str, value: &'static str) {
         self.variables.retain(|(known, _)| *known != name);
         self.variables.push((name, value));
@@ -215,7 +215,7 @@ impl Nats {
         self.nodes[index].process.as_ref().unwrap().signal(signal);
     }
 
-    /// Waits until a server and what it replicates are up to date.
+    /// Waits until a server and its replicas are up to date.
     pub(crate) fn wait_until_healthy(&self, index: usize) {
         let node = &self.nodes[index];
         until("a healthy NATS server", || self.is_healthy(index).then_some(()));
@@ -256,7 +256,7 @@ fn get(port: u16, path: &str) -> Option<String> {
     text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())
 }
 
-/// The answer of JetStream to a request, by a client of its own. `None` if there is none.
+/// The answer of JetStream to a request, from a separate client. `None` if there is none.
 pub(crate) fn api(urls: &str, subject: &str) -> Option<Value> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let urls: Vec<_> = urls.split(',').map(str::to_owned).collect();

@@ -1,4 +1,4 @@
-//! A process with a clean environment, whose lines can be awaited.
+//! A process with a clean environment. Tests can await its lines.
 
 use super::WATCHDOG;
 use std::{

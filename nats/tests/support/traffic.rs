@@ -14,10 +14,10 @@ use std::{
 /// The messages of one agent that its daemon has not accepted yet.
 const WINDOW: usize = 8;
 
-/// The pause between two looks at whether a message is due.
+/// The pause between two checks for a due message.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What was sent and received.
+/// The sent and received messages.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     /// The messages of each sender and recipient, in the order of their arrival.
@@ -30,7 +30,7 @@ pub(crate) struct Traffic {
 #[derive(Clone, Copy, Debug)]
 struct Received {
     number: usize,
-    /// Its place in the order in which the recipient's daemon accepted messages.
+    /// Its place in the order of the recipient's daemon.
     seq: u64,
     /// The number of the attempt to deliver it.
     attempt: u32,
@@ -42,7 +42,7 @@ impl Traffic {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// What went wrong so far.
+    /// The faults so far.
     pub(crate) fn faults(&self) -> Vec<String> {
         self.faults.lock().unwrap().clone()
     }
@@ -133,7 +133,7 @@ impl Traffic {
     }
 }
 
-/// The messages around each one whose number is lower than that of the one before.
+/// The messages around each one with a lower number than its predecessor.
 fn displaced(all: &[Received]) -> String {
     let falls = (1..all.len()).filter(|&at| all[at].number < all[at - 1].number);
     let around = |at: usize| format!("{:?}", &all[at.saturating_sub(3)..all.len().min(at + 3)]);

@@ -110,7 +110,7 @@ impl Pairs {
         true
     }
 
-    /// Returns the pairs whose wait is over.
+    /// Returns the pairs that have waited long enough.
     pub(super) fn due(&self, now: Moment) -> Vec<Pair> {
         let is_due = |lane: &Lane| lane.retry_at.is_some_and(|at| at <= now);
         self.lanes.iter().filter(|(_, lane)| is_due(lane)).map(|(pair, _)| pair.clone()).collect()

@@ -5,8 +5,8 @@ use expect_test::{Expect, expect};
 use protocol::envelope::Envelope;
 use std::fmt::Write as _;
 
-/// The border of a machine that exports Ann and Al to the machines pi and mac, of which pi exports
-/// Bob and Bea, and mac exports Bob.
+/// The border of a machine that exports Ann and Al to the machines pi and mac. pi exports Bob and
+/// Bea, and mac exports Bob.
 struct World {
     border: Border,
     now: Now,

@@ -43,7 +43,7 @@ pub(super) struct LinkHello {
     /// The longest frame that this side accepts.
     #[serde(default)]
     max_frame_bytes: u64,
-    /// The secret by which daemons know the bridge, from the side that has started the link.
+    /// The secret that identifies the bridge to daemons, from the side that has started the link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bridge: Option<String>,
     /// The programs and directories of these agents. Only a later HELLO has them.
@@ -87,7 +87,7 @@ impl LinkHello {
         }
     }
 
-    /// The same, with the secret by which daemons know the bridge.
+    /// Returns the HELLO with the secret that identifies the bridge to daemons.
     pub(super) fn of_bridge(self, bridge: Option<&Secret>) -> Self {
         Self { bridge: bridge.map(|secret| secret.reveal().to_owned()), ..self }
     }
@@ -97,7 +97,7 @@ impl LinkHello {
         Self { details: details::fitting(&exported.details, DETAILS_BYTES_MAX), ..self }
     }
 
-    /// Checks what the other side states. The error follows the machine's name.
+    /// Checks the other side's statements. The error follows the machine's name.
     pub(super) fn check(&self) -> Result<Checked, String> {
         if self.link != VERSION {
             let program: String = self.program.chars().take(32).collect();

@@ -18,14 +18,14 @@ const PIECE_BYTES: usize = 16 << 10;
 /// The longest wait at the end until all is written.
 const END_TIME: Duration = Duration::from_secs(1);
 
-/// What happens on a pipe.
+/// An event on a pipe.
 #[derive(Debug)]
 pub enum Event {
     /// Bytes came, which completed these frames.
     Read(Option<Batch>),
     /// So many bytes were written.
     Written(usize),
-    /// The other side's first bytes are no frame.
+    /// The other side's first bytes are not a frame.
     NoFrames(Vec<u8>),
     /// The pipe has ended, for this reason.
     Closed(String),
@@ -33,8 +33,8 @@ pub enum Event {
     Exported(Box<Exported>),
 }
 
-/// The writing end of a pipe. Dropping it closes the pipe once the writer's batch is written. What
-/// waits behind that is lost, unless the link leaves.
+/// The writing end of a pipe. Dropping it closes the pipe once the writer's batch is written. Later
+/// frames are lost, unless the link leaves.
 #[derive(Debug)]
 pub struct Pipe {
     /// The writer's batch, and at the end the last one.
@@ -85,7 +85,7 @@ impl Pipe {
         self.waiting.len() + self.writing
     }
 
-    /// Queues a frame, whose JSON `append` appends. The link bounds what is queued.
+    /// Queues a frame. `append` appends its JSON. The link limits the queue.
     pub(super) fn write(&mut self, append: impl FnOnce(&mut Vec<u8>)) {
         frame::append(&mut self.waiting, append);
         if self.writing == 0 {
@@ -118,7 +118,7 @@ impl Pipe {
     }
 }
 
-/// Reads frames until the pipe ends. Without a receiver, nobody needs them any more.
+/// Reads frames until the pipe ends, or until there is no receiver.
 fn read(mut input: impl Read, frame_bytes_max: usize, events: &Sender<Event>) {
     let mut decoder = Decoder::new(frame_bytes_max);
     let mut first = Vec::new();

@@ -24,7 +24,7 @@ const REFUSED_RETRY_MS: u64 = 30_000;
 /// The other side's agents.
 #[derive(Debug, Default)]
 pub(super) struct RemoteAgents {
-    /// The secret by which the daemon knows this bridge, once the other side's HELLO came.
+    /// The secret that identifies this bridge to the daemon, once the other side's HELLO came.
     bridge: Option<Secret>,
     /// Whether the other side takes more agents than one of an earlier version, and other ones
     /// later.
@@ -39,7 +39,7 @@ pub(super) struct RemoteAgents {
     refused: Vec<Name>,
     /// The details that the other side has stated.
     details: details::All,
-    /// The time at which the wanted agents join, if others have joined.
+    /// The time when the wanted agents join, if others have joined.
     change_at: Option<Moment>,
     changed: Moment,
 }
@@ -58,7 +58,7 @@ impl RemoteAgents {
         self.joined = agents;
     }
 
-    /// The moment at which the agents have to be changed.
+    /// The moment when the agents have to be changed.
     pub(super) const fn change_at(&self) -> Option<Moment> {
         self.change_at
     }

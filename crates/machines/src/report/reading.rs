@@ -15,7 +15,7 @@ use std::{
 pub struct Known {
     /// Whether the bridge runs.
     pub running: bool,
-    /// What it has reported last. Its state is `ended` if it does not run.
+    /// Its last report. Its state is `ended` if it does not run.
     #[serde(flatten)]
     pub report: Report,
 }

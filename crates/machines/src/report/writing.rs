@@ -21,7 +21,7 @@ const UPDATES_MAX: usize = 256;
 /// The least time between two writes, in milliseconds.
 const WRITE_MS: u64 = 1_000;
 
-/// The time after which new counts are written, in milliseconds.
+/// The interval between writes of new counts, in milliseconds.
 const COUNTS_MS: u64 = 5_000;
 
 /// The counts of a report.
