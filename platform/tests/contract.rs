@@ -35,7 +35,7 @@ mod users;
 
 use std::{env, process::ExitCode, sync::mpsc, thread, time::Duration};
 
-/// The time after which a test counts as hanging, many times what a test takes on a busy machine.
+/// The timeout of a test, many times its duration on a busy machine.
 const TEST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A test's name and body.

@@ -19,7 +19,7 @@ use std::{borrow::Cow, path::Path, thread, time::Duration};
 /// The time between two questions to the daemon while it does not report the awaited change.
 const POLL_MS: u64 = 250;
 
-/// The time after which the daemon is queried even if it has reported no change: a wrapper's
+/// The time before the daemon is queried again although it has reported no change: a wrapper's
 /// reports on messages are not changes.
 const LOOK_MS: u64 = 2000;
 

@@ -434,7 +434,7 @@ fn refused_daemon_is_explained_by_its_own_words() {
 #[test]
 fn removed_directory_is_named_by_commands_that_need_one() {
     if SYSTEM == "windows" {
-        return; // A directory in which a process runs cannot be removed.
+        return; // A process's working directory cannot be removed.
     }
     let sandbox = Sandbox::new();
     let run_in_removed = |line: &[&str]| {

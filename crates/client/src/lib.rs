@@ -145,8 +145,8 @@
 //! | subscriptions | 256 patterns | `LIMIT` |
 //! | a frame | `max_frame_bytes` of [`Client::welcome`] | `TOO_LARGE` |
 //!
-//! Read the events: a client from which nothing is read answers no PING, so that the daemon ends
-//! its connection after three heartbeats (15 s).
+//! Read the events: a client with unread events answers no PING, so that the daemon ends its
+//! connection after three heartbeats (15 s).
 //!
 //! # Example
 //!

@@ -29,7 +29,7 @@ use std::{
 /// The capacity of a connection's channels, in batches.
 const CHANNEL_BATCHES: usize = 64;
 
-/// The minimum length of a read after which more bytes are probably available at once.
+/// The minimum length of a read that makes it likely that more bytes are available at once.
 const LONG_READ_BYTES: usize = 8 * 1024;
 
 /// The bytes that a writer gathers for one write, at most.

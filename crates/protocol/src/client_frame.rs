@@ -68,7 +68,7 @@ pub enum ClientPayload {
 pub struct ClientAck {
     /// The delivery's id; `None` if the stated text cannot be one.
     pub id: Option<Uuid>,
-    /// The sequence number up to which deliveries are acknowledged.
+    /// The highest acknowledged sequence number; it acknowledges all up to it.
     pub cumulative_seq: Option<u64>,
     /// The answer to the question that the delivery asked.
     pub answer: Option<Box<Answer>>,

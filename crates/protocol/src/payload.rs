@@ -123,7 +123,7 @@ pub struct Welcome {
 pub struct Server {
     /// The longest frame, without its prefix.
     pub max_frame_bytes: u64,
-    /// The silence after which the daemon sends a PING, in milliseconds.
+    /// The silence before the daemon sends a PING, in milliseconds.
     pub heartbeat_ms: u64,
     /// The version of the protocol, `1.1`; absent from a 1.0 daemon.
     #[serde(default)]
@@ -131,7 +131,7 @@ pub struct Server {
     /// The version of the daemon.
     #[serde(default)]
     pub version: String,
-    /// The time for which the token is valid after a disconnect, in milliseconds.
+    /// How long the token stays valid after a disconnect, in milliseconds.
     #[serde(default)]
     pub resume_window_ms: u64,
     /// The most messages in each agent's queue.
@@ -202,7 +202,7 @@ pub struct Ack<'a> {
     /// The delivery's number in its stream.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
-    /// The number up to which all deliveries of the stream are acknowledged.
+    /// The highest acknowledged number of the stream; it acknowledges all up to it.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub cumulative_seq: Option<u64>,
     /// The correlation id of the answered question.
@@ -271,7 +271,7 @@ pub struct Nack {
     /// The correlation id of the question that stays unanswered.
     #[serde(default, rename = "correlationId", skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    /// The time after which a recipient wants a redelivery, in milliseconds.
+    /// The delay before the redelivery that a recipient wants, in milliseconds.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
@@ -352,7 +352,7 @@ pub struct Bye {
     /// `stop` or `upgrade` from the daemon; any text from a client.
     #[serde(default)]
     pub reason: String,
-    /// The time after which to reconnect, in milliseconds.
+    /// The delay before the client should reconnect, in milliseconds.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }

@@ -194,7 +194,7 @@ pub struct AgentRecord {
     pub name: Name,
     /// The time when the agent connected or left, in milliseconds since 1970.
     pub since_unix_ms: u64,
-    /// The moment at which the daemon forgets the agent's name, while the agent is away.
+    /// The moment when the daemon forgets the agent's name, while the agent is away.
     pub forget_at: Option<Moment>,
     /// The hash of a guest's key.
     pub guest_key: Option<Hash>,
@@ -287,7 +287,7 @@ pub struct AnswerRecord {
 pub struct Clock(pub Now);
 
 impl Clock {
-    /// The longest gap for which the wall clock is trusted.
+    /// The longest gap that the wall clock is trusted for.
     pub(crate) const GAP_MS_MAX: u64 = 30 * 86_400_000;
 
     /// Returns the moment at wall clock time `unix_ms`, which is after the last write.

@@ -439,7 +439,7 @@ pub struct ActivityRequest {
     pub activity: String,
     /// The source: the text of an [`ActivitySource`](super::activity::ActivitySource).
     pub source: String,
-    /// The time for which the activity has lasted, in milliseconds.
+    /// How long the activity has lasted, in milliseconds.
     pub for_ms: u64,
     /// Whether the agent has finished its work since its person last looked at it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -457,14 +457,14 @@ pub struct Unread<'a> {
     pub id: Cow<'a, str>,
     /// The message's recipient.
     pub to: Cow<'a, str>,
-    /// The time for which the message has waited, in milliseconds.
+    /// How long the message has waited, in milliseconds.
     pub for_ms: u64,
     /// The reason, in the recipient's words.
     pub why: Cow<'a, str>,
     /// The recipient's activity, as in [`AgentRow`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Cow<'a, str>>,
-    /// The time for which that activity has lasted, in milliseconds.
+    /// How long that activity has lasted, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity_ms: Option<u64>,
 }
@@ -501,7 +501,7 @@ pub struct MessageRow<'a> {
     pub topic: Option<Cow<'a, str>>,
     /// The delivery's number in its stream.
     pub seq: u64,
-    /// The time at which the SEND was accepted.
+    /// The time when the SEND was accepted.
     pub taken: u64,
     /// What the message survives once it is accepted: `disk` or `process`.
     pub durability: Cow<'a, str>,
@@ -580,7 +580,7 @@ pub struct DeliveryProgress<'a> {
     /// The recipient's last report about this delivery: `state`, `why`, and `at`, its time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported: Option<Reported>,
-    /// The time at which the delivery was acknowledged or died.
+    /// The time when the delivery was acknowledged or died.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
     /// The code that the sender got, if the delivery is dead.

@@ -126,7 +126,7 @@ fn control(control: ServiceControl) -> ServiceControlHandlerResult {
 /// that started it.
 ///
 /// # Safety
-/// `words` points to `count` pointers to texts, each of which ends with a zero.
+/// `words` points to `count` pointers to texts that end with a zero.
 unsafe fn arguments_of(count: u32, words: *mut *mut u16) -> Vec<OsString> {
     if words.is_null() {
         return Vec::new();

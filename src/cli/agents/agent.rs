@@ -79,7 +79,7 @@ pub(in crate::cli) struct Agent {
     pub(in crate::cli) waiting: u64,
     /// The time when the oldest waiting message was accepted, if it is known.
     pub(in crate::cli) oldest: Option<u64>,
-    /// The way in which the agent gets its messages, in words.
+    /// The route of messages to the agent, in words.
     pub(in crate::cli) route: &'static str,
     /// The reason why messages wait, or a collision, escaped, and the time of that report.
     pub(in crate::cli) why: Option<(String, Option<u64>)>,
@@ -211,7 +211,7 @@ impl Agent {
         ]
     }
 
-    /// The agent's directory, the way in which it gets its messages, and which of them wait.
+    /// The agent's directory, the route of its messages, and the waiting ones.
     pub(in crate::cli) fn details(&self, now: u64) -> String {
         let place = match &*self.place.path {
             "" => String::new(),
@@ -240,7 +240,7 @@ impl Agent {
     }
 }
 
-/// The way in which an agent gets its messages, in words.
+/// The route of messages to an agent, in words.
 fn route(row: &AgentRow<'_>, has_wrapper: bool) -> &'static str {
     let has_hooks = row.activity_source.as_deref() == Some(ActivitySource::Hooks.as_str());
     match (row.here, has_wrapper) {

@@ -23,8 +23,8 @@ use std::{collections::HashMap, env};
 /// The least time between two lists.
 const LIST_MS: u64 = 1000;
 
-/// The time after which the list is made again although the daemon reports no change: states have
-/// an age, and wrappers have news that the daemon does not.
+/// The time before the list is made again without a change from the daemon: states have an age, and
+/// wrappers have news that the daemon does not.
 const AGE_MS: u64 = 5000;
 
 /// The most signals that wait.

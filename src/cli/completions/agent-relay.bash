@@ -1,7 +1,7 @@
 # Completes agent-relay. `agent-relay` itself makes the candidates, and starts nothing.
 _agent_relay() {
     # Bash splits words at the characters of COMP_WORDBREAKS, such as colons. These words are whole,
-    # and `first` says with which of bash's words each begins.
+    # and `first` has the bash word that each begins with.
     local words=() first=() number word rest=${COMP_LINE:0:COMP_POINT}
     for ((number = 0; number <= COMP_CWORD; number++)); do
         word=${COMP_WORDS[number]}

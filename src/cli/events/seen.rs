@@ -38,7 +38,7 @@ impl Seen {
         self.last
     }
 
-    /// The time after which events may be missing.
+    /// The earliest time that may lack events.
     pub(super) fn floor(&self) -> u64 {
         let late = self.last.saturating_sub(LATE_MS).max(self.start);
         late.max(self.forgotten.saturating_add(1).min(self.last))

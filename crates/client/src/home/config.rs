@@ -36,7 +36,7 @@ pub struct Config {
     /// The longest frame in bytes, without its length prefix: a message with its metadata.
     #[serde(deserialize_with = "whole_number::<_, { 4 << 10 }, { 64 << 20 }>")]
     pub max_frame_bytes: u64,
-    /// The silence after which a client gets a PING. After twice as long again, it is disconnected.
+    /// The silence before a client gets a PING. After twice as long again, it is disconnected.
     #[serde(deserialize_with = "whole_number::<_, 100, HOUR_MS>")]
     pub heartbeat_ms: u64,
     /// The longest time from a connection to its HELLO, the client's first frame.
@@ -72,12 +72,12 @@ pub struct Config {
     /// half of the connections are open.
     #[serde(deserialize_with = "whole_number::<_, 1, 65_536>")]
     pub max_clients: u64,
-    /// The days after which the name of an absent agent is forgotten, with the messages that wait
-    /// for it.
+    /// The days before the name of an absent agent is forgotten, with the messages that wait for
+    /// it.
     #[serde(deserialize_with = "whole_number::<_, 1, 3_650>")]
     pub mailbox_days: u64,
-    /// The days after which a finished message is forgotten. Mail to `@operator` that states no
-    /// time to live waits as long, but at least `default_ttl_ms`.
+    /// The days before a finished message is forgotten. Mail to `@operator` that states no time to
+    /// live waits as long, but at least `default_ttl_ms`.
     #[serde(deserialize_with = "whole_number::<_, 0, 3_650>")]
     pub history_days: u64,
     /// The largest size of the store's file in bytes. When it is full, messages are refused, and

@@ -18,7 +18,8 @@ use std::{
     time::Duration,
 };
 
-/// The length up to which a half-read frame is allowed, however much memory all readers hold.
+/// The maximum length of a half-read frame that is always allowed, even if all readers hold much
+/// memory.
 pub const LONG_BYTES: usize = 16 * 1024;
 
 /// The divisor of a client's share: outside the router, it may have this fraction of the free

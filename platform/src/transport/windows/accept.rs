@@ -57,7 +57,7 @@ pub(super) fn wait_for_client(instance: &OwnedHandle, stop: &Event) -> io::Resul
     let mut call: OVERLAPPED = unsafe { zeroed() };
     call.hEvent = connected.0.as_raw_handle();
     // SAFETY: the handle is open and overlapped; the value and its event live until the call has
-    // ended, for which this function waits.
+    // ended: this function waits for that.
     if unsafe { ConnectNamedPipe(pipe, &mut call) } != 0 {
         return Ok(true);
     }
