@@ -146,7 +146,7 @@ pub fn agent_relay_wrap(arguments: impl IntoIterator<Item = OsString>) -> i32 {
 fn run_command_line(arguments: impl IntoIterator<Item = OsString>) -> Result<i32, Failure> {
     let info = top_info();
     let line = argv::check("agent-relay", &info, arguments)?;
-    // The help of the program itself. argh has that of the commands.
+    // The help of the program itself. argh prints the help of the commands.
     let words: Vec<_> = line.words.iter().map(String::as_str).collect();
     let help = match *words {
         [.., word, "--help"] if word == help::ALL => Some(help::all(&info)),

@@ -136,7 +136,7 @@ pub(crate) struct Settings {
     pub(crate) title: bool,
     /// The means of notifying the person.
     pub(crate) notify: Notify,
-    /// Whether the agent's hooks tell other agents' wrappers of files that it has edited.
+    /// Whether the agent's hooks report the files that it edited to other agents' wrappers.
     pub(crate) collisions: bool,
     /// The options of `run` for starting the agent again.
     pub(crate) options: Vec<String>,
@@ -192,7 +192,7 @@ pub(crate) fn is_attached() -> bool {
     tty::is_terminal(Standard::Input) && tty::is_terminal(Standard::Output)
 }
 
-/// Whether messages can be typed into a command, as far as its file says.
+/// Whether messages can be typed into a command, as known from its file.
 pub(crate) enum Prospect {
     /// Messages are typed.
     Typed,
@@ -453,7 +453,7 @@ fn terminal_settings(
         columns: size.cols.into(),
         rows: size.rows.into(),
         inline: settings.inline,
-        // A conversation that is resumed has had its brief.
+        // A resumed conversation has the brief already.
         brief: (settings.brief && settings.conversation.is_none())
             .then(|| brief::first_words(&brief_of(settings, name))),
         hooked_brief: None,
@@ -502,7 +502,7 @@ struct CommandLine {
     hooks: HooksGiven,
 }
 
-/// Adds to the command what its recipe asks for, hooks, and our MCP server.
+/// Adds the recipe's arguments, hooks and our MCP server to the command.
 fn prepare(
     settings: &Settings,
     key_file: &KeyFile,
@@ -585,7 +585,7 @@ fn show_first_bytes(streams: &mut threads::Streams, outer_marks: Option<&InnerMa
         bytes.extend_from_slice(clearing_bytes(rows).as_bytes());
     }
     let written = streams.screen.write_all(&bytes);
-    // The thread that passes on the command's output meets the same error and reports it.
+    // The thread that passes on the command's output gets the same error and reports it.
     drop(written.inspect_err(|error| tracing::debug!("the terminal is gone: {error}")));
 }
 

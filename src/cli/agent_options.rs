@@ -107,7 +107,7 @@ macro_rules! agent_command {
 pub(super) use agent_command;
 
 impl<'a> AgentOptions<'a> {
-    /// Checks what `run` or `spawn`, the `word`, was given: a command, topics, and perhaps a name.
+    /// Checks the values given to `run` or `spawn` (`word`): a command, topics, and perhaps a name.
     pub(super) fn named(
         &self,
         command: &[OsString],
@@ -126,7 +126,7 @@ impl<'a> AgentOptions<'a> {
         self.name.map_or(Ok(()), check_name).map(|()| self.name)
     }
 
-    /// Whether the agent is told how to send messages: by default, an agent CLI is.
+    /// Whether the agent gets a brief: by default, an agent CLI does.
     pub(super) fn briefs(&self, command: &[OsString], recipes: &Book) -> bool {
         self.brief || (!self.no_brief && wrap::agent_cli(command, recipes).is_some())
     }

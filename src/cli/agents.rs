@@ -280,7 +280,7 @@ fn collisions(listed: &Listed<'_>) -> Option<String> {
         .then(|| format!("note: {} edits the {}", escaped(&listed.agent.name), all.join("; ")))
 }
 
-/// Lists the agents, those here, or the only one with this name.
+/// Lists the agents, the agents here, or only the one with this name.
 fn list(
     client: &Client,
     options: &HomeOptions,
@@ -332,7 +332,7 @@ struct Listed<'a> {
     /// Whether the agent's messages are held.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     held: bool,
-    /// The reason why the agent's CLI reports nothing by hooks, if it could.
+    /// The reason why the agent's CLI reports nothing by hooks, although it could.
     #[serde(skip_serializing_if = "Option::is_none")]
     no_hooks: Option<String>,
     /// The dialog on the agent's screen, if its choices are numbered.
@@ -341,16 +341,17 @@ struct Listed<'a> {
     /// The latest collisions with other agents.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     collisions: Vec<Collision>,
-    /// How much of its model's context the agent's conversation takes, if its transcript tells.
+    /// How much of its model's context the agent's conversation takes, if known from its
+    /// transcript.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<ContextUse>,
-    /// The link to the agent's machine, if a bridge of this home is about it.
+    /// The link to the agent's machine, if a bridge of this home has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     link: Option<Link<'a>>,
 }
 
 impl<'a> Listed<'a> {
-    /// Combines a row with what only the agent's wrapper, or a bridge, knows.
+    /// Combines a row with facts from the agent's wrapper or a bridge.
     fn new(
         agent: AgentRow<'a>,
         wrapper: Option<&AgentState>,
@@ -395,7 +396,7 @@ pub(super) struct Wrappers {
 }
 
 impl Wrappers {
-    /// Lists the wrappers, which have so much time for all their answers together.
+    /// Lists the wrappers. `time` limits all their answers together.
     pub(super) fn new(options: &HomeOptions, answers_ms: u64) -> Self {
         // If the home is unknown, the empty path is used, where no wrapper is found.
         let run_directory = options.home().map(|home| home.join(RUN_DIRECTORY)).unwrap_or_default();
@@ -590,7 +591,7 @@ mod tests {
         assert_eq!(names, ["Dora", "Cid", "Bob", "Ann"]);
     }
 
-    /// `--long` and a list of one agent have a row for each.
+    /// `--long` and a list of one agent have one row for each agent.
     #[test]
     fn agents_away_without_mail_have_one_line() {
         let away = |name: String, waiting| {

@@ -36,15 +36,15 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use std::{thread, time::Duration};
 
-/// The time to wait for an answer: of a person, and of a command in a wrapped agent, whose CLI ends
-/// commands that take long.
+/// The time to wait for an answer, for a person and for a command in a wrapped agent: agent CLIs
+/// end long commands.
 const PERSON_MS: u64 = 600_000;
 const AGENT_MS: u64 = Sync::TIMEOUT_MS;
 
 /// The extra time, beyond the question's own, for the daemon to report the timeout.
 const GRACE_MS: u64 = 5_000;
 
-/// The pause between two looks for the answer to an earlier question.
+/// The pause between two queries for the answer to an earlier question.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Ask an agent a question, wait for its answer, and print it.
@@ -291,7 +291,7 @@ struct Question<'a> {
     send_id: SendId,
     is_accepted: bool,
     /// The id of its delivery, or its own, once it is accepted, if the operator asks: only the
-    /// operator can take up a question again.
+    /// operator can resume a question.
     id: Option<String>,
     /// Whether the connection was lost since it was sent.
     was_away: bool,
@@ -343,7 +343,7 @@ impl Question<'_> {
     }
 }
 
-/// The result of a look for the answer to a question.
+/// The result of a query for the answer to a question.
 enum Found {
     /// The answer, which was printed.
     Answer,

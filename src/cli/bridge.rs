@@ -91,7 +91,7 @@ impl Bridge {
         })
     }
 
-    /// Returns the command of bridges.toml, and takes over what options do not state.
+    /// Returns the command of bridges.toml, and its settings for missing options.
     fn complete(&mut self, options: &HomeOptions) -> Result<Vec<OsString>, Failure> {
         let path = options.home()?.join(BRIDGES_FILE);
         let mut all = settings::Bridge::load_all(&path).map_err(Failure::because)?;

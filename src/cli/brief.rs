@@ -110,8 +110,8 @@ impl Brief {
         Ok(DONE)
     }
 
-    /// Plans the changes of all files before it makes any, so that a file that cannot be changed
-    /// leaves the others alone. If a change fails later, the changes before it are shown.
+    /// Plans the changes of all files before it makes any, so that an unchangeable file leaves the
+    /// others unchanged. If a change fails later, the changes before it are shown.
     fn change(&self, plan: fn(&Target) -> Result<Change, Failure>) -> Result<i32, Failure> {
         let targets = self.targets()?;
         let planned =

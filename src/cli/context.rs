@@ -34,8 +34,8 @@ pub(super) fn join(
     report(context.try_join(settings), settings)
 }
 
-/// Turns the result of [`Context::try_join`] into a command's: a notice about another version, or a
-/// failure with a remedy.
+/// Converts the result of [`Context::try_join`] for a command: prints a notice about another
+/// version, or returns a failure with a remedy.
 pub(super) fn report(
     joined: Result<Client, ClientError>,
     settings: &dyn Fn(&str) -> Settings,

@@ -289,8 +289,8 @@ fn link(home: &Path, Known { report, .. }: &Known) -> Check {
     }
 }
 
-/// Checks that there is the service that service.toml names. Whoever removes it without
-/// `service uninstall`, such as the .msi, leaves the file, and commands seek the service.
+/// Checks that there is the service that service.toml names. A removal without `service uninstall`,
+/// such as by the .msi, leaves the file, and commands then look for the service.
 fn service_file(home: &Path, mends: bool) -> Option<Check> {
     let id = "service";
     let file = home.join(service_file::FILE);

@@ -50,8 +50,8 @@ impl Down {
         let is_person = matches!(identity, Identity::Person(_));
         let _start_lock = if is_person { restart::prevent_starts(&context.home)? } else { None };
         let stopped = stop(&context, &identity)?.is_some();
-        // A stopping daemon writes the stop mark itself. The mark is still missing if the daemon is
-        // of an older version, or if none was up.
+        // A stopping daemon writes the stop mark itself, unless it is an older version. The mark is
+        // also missing if no daemon was up.
         if is_person {
             restart::mark_stopped(&context.home)?;
         }

@@ -236,7 +236,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Returns how the agents are now, and the events of those that were last seen in another way.
+    /// Returns the agents' present states, and the events for those that have changed.
     fn changed_agents(&self, client: &Client, last: u64) -> Result<(Agents, Vec<Event>), Failure> {
         let (mut agents, mut events) = (Agents::default(), Vec::new());
         let mut names = HashSet::new();

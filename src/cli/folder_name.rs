@@ -1,8 +1,8 @@
 //! Names that are made up for agents, from their working directories.
 //!
 //! A made-up name belongs to its folder for good, once a message has it: an agent in another folder
-//! of the same name gets another one, and never the first one's messages. Agents in one folder at
-//! the same time have names of their own, too.
+//! of the same name gets another one, and never the first one's messages. Simultaneous agents in
+//! one folder have different names, too.
 
 use super::{
     failure::Failure,
@@ -155,8 +155,8 @@ impl FolderName {
     }
 }
 
-/// Lets the name of a folder follow its agent, which `rename` gives another name. If this ends
-/// early, the folder has both names or the old one, and the same command completes it.
+/// Moves the folder's name to a new one, for an agent that `rename` gives another name. If this
+/// ends early, the folder has both names or the old one, and the same command completes it.
 pub(super) fn rename(
     home: &Path,
     [before, after]: [&str; 2],

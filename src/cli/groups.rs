@@ -1,4 +1,4 @@
-//! Groups of agents as addresses: `@reviewers` stands for its agents.
+//! Groups of agents as addresses: `@reviewers` means its agents.
 
 use super::{failure::Failure, identity::wrapper_around};
 use crate::wrap::teams::{self, Sender};
@@ -7,8 +7,8 @@ use platform::paths;
 use protocol::{name::group_of, text::escaped};
 use std::path::PathBuf;
 
-/// Replaces each group among addresses by its agents. Each agent is there once, and `from`, the
-/// sender if it is an agent, is in no group.
+/// Replaces each group among addresses by its agents. Each agent occurs once. A sending agent,
+/// `from`, is removed from groups.
 pub(super) fn expanded<'a>(
     options: &HomeOptions,
     addresses: impl IntoIterator<Item = &'a str>,

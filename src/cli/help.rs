@@ -24,7 +24,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 /// The group of commands that are in no other.
 const OTHERS: &str = "Others";
 
-/// The commands that are used most, each with an example. An agent CLI's name stands for `run`.
+/// The commands that are used most, each with an example. An agent CLI's name is short for `run`.
 const MOST_USED: [(&str, &str); 3] = [
     ("run", "agent-relay claude"),
     ("send", "agent-relay send Ann \"How far are you?\""),
@@ -118,7 +118,7 @@ const TITLE_COLUMNS: usize = 12;
 /// The width of the help.
 const COLUMNS: usize = 80;
 
-/// Breaks long lines between words. The rest of a line with two columns stands in the second.
+/// Breaks long lines between words. The rest of a line with two columns goes to the second one.
 fn wrapped(text: &str) -> String {
     let mut wrapped = String::with_capacity(text.len());
     for line in text.lines() {

@@ -127,7 +127,7 @@ impl History {
         Ok(DONE)
     }
 
-    /// Lists the dead letters, each with its recipient: each has its reason.
+    /// Lists the dead letters, one for each recipient, since each has its own reason.
     fn list_dead(&self, client: &Client) -> Result<i32, Failure> {
         let (mut out, mut rows) = (Out::new(), Vec::new());
         let mut left = self.most();
@@ -172,7 +172,7 @@ impl History {
 
     /// The rows of a page.
     fn rows_wanted(&self) -> usize {
-        // Of the rows of a small page, this command could leave out all.
+        // This command could leave out all rows of a small page.
         let is_filtered = self.since.is_some()
             || self.until.is_some()
             || self.to.is_some()
@@ -203,7 +203,7 @@ fn thread_of(client: &Client, row: &MessageRow<'_>) -> Result<Option<String>, Fa
     };
     let request = MessageRequest { id, limit, ..MessageRequest::default() };
     let json = match call_with(client, RequestName::Message, &request) {
-        // It is deleted by now, or was never one of this client's.
+        // It is deleted by now, or was never this client's.
         Err(failure) if failure.is_refused() => return Ok(None),
         json => json?,
     };
@@ -278,7 +278,7 @@ impl Found {
         Place::New
     }
 
-    /// Whether rows after one of this time may be shown: of further messages, or of those with
+    /// Whether rows after one of this time may be shown, of further messages or of known ones with
     /// several deliveries.
     fn may_grow(&self, taken: u64) -> bool {
         self.left > 0 || self.oldest.is_some_and(|oldest| taken >= oldest)

@@ -37,7 +37,7 @@ const USAGE: &str = "usage: agent-relay-wrap hook CLI EVENT --to FILE (agent CLI
 /// its extension was installed by an earlier version.
 const TIME: Duration = Duration::from_millis(1500);
 
-/// The time that a hook has that waits: longer than any CLI lets it wait.
+/// The time limit of a waiting hook: longer than any CLI lets it wait.
 const WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Runs a hook with the words behind `hook`. Returns the exit code.

@@ -97,8 +97,8 @@ fn variable_of_agent() -> Option<&'static str> {
     AGENTS.iter().filter_map(|agent| agent.command_variable).find(is_set)
 }
 
-/// The settings of a client that only looks whether a daemon is up: an operator, for whom a full
-/// daemon has room, or in an agent a guest.
+/// The settings of a client that only looks whether a daemon is up: an operator, since a full
+/// daemon has room for one, or in an agent a guest.
 pub(super) fn looking(context: &Context) -> impl Fn(&str) -> Settings + use<> {
     let person = agent_around().is_none().then(|| Identity::of_person(context));
     move |endpoint| match &person {

@@ -29,7 +29,7 @@ pub(super) fn read_text(path: Option<&str>, bytes_max: u64) -> Result<String, Fa
 }
 
 /// Asks the person at the terminal a question with the default yes. Returns whether the answer is
-/// yes. Returns whether the answer is none but yes.
+/// yes.
 pub(super) fn agrees(question: &str) -> Result<bool, Failure> {
     eprint_question(format_args!("{question} [Y/n]"));
     let mut answer = String::new();
@@ -37,8 +37,8 @@ pub(super) fn agrees(question: &str) -> Result<bool, Failure> {
     Ok(length > 0 && matches!(answer.trim(), "" | "y" | "Y" | "yes"))
 }
 
-/// Asks the person at the terminal a question. Any other answer than yes fails; `refused` says what
-/// follows from it.
+/// Asks the person at the terminal a question. Any other answer than yes fails with the sentence
+/// `refused`.
 pub(super) fn confirm(question: &str, refused: &str) -> Result<(), Failure> {
     if !is_terminal(Standard::Input) || !is_terminal(Standard::Error) {
         return Err(Failure::usage("there is no terminal to ask at").hint("give --yes"));

@@ -139,7 +139,7 @@ pub(super) fn wait_until_down(context: &mut Context) -> Result<Installed, Failur
     })
 }
 
-/// Waits until `is_reached` returns true, and returns the service as it is then.
+/// Waits until `is_reached` returns true, and returns the service's state at that time.
 fn wait_until(
     context: &mut Context,
     late: &str,

@@ -32,8 +32,7 @@ pub(super) struct Started {
     pub(super) ends_with_starter: bool,
 }
 
-/// A sentence about a program that the system ends together with the one that started it: that is
-/// so in a job of Windows.
+/// A sentence about a program that the system ends together with its starter, as in a Windows job.
 pub(super) fn program_ends_with_starter(program: &str) -> String {
     format!(
         "{program} ends when the program ends in which this was started, such as an editor; \

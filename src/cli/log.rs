@@ -2,8 +2,9 @@
 //! log is copied to `*.log.old` and emptied in place. It is not renamed, since other handles to it
 //! are open, such as the process's own standard error.
 //!
-//! Processes share a log: a daemon that is refused, and the one that runs; wrappers that restart a
-//! daemon. So each line bears the id of its process, and [`Ended`] reads those of one.
+//! Several processes write to a log: a refused daemon and the running one, and wrappers that
+//! restart a daemon. So each line bears the id of its process, and [`Ended`] reads the lines of one
+//! process.
 //!
 //! No thread that logs waits for the file, the terminal or the pipe: see [`queue`].
 
@@ -99,8 +100,8 @@ pub(super) fn begin(path: Option<&Path>) -> Result<Logging, Failure> {
         None => Box::new(io::stderr()),
     };
     let queue = Arc::new(LogQueue::start(target).map_err(Failure::because)?);
-    // A full disk or a closed pipe must not end the process. The library's report of such an error
-    // would: the library prints it to standard error, which may be the same disk or pipe.
+    // A full disk or a closed pipe must not end the process. The library would print a report of
+    // such an error to standard error, which may be the same disk or pipe.
     tracing_subscriber::fmt()
         .with_max_level(level)
         .with_target(false)
@@ -136,7 +137,7 @@ fn log_panics(queue: Arc<LogQueue>) {
     }));
 }
 
-/// Writes one line to the daemon's logfrom a process other than the daemon. Errors are ignored,
+/// Writes one line to the daemon's log from a process other than the daemon. Errors are ignored,
 /// since there is no other place for the line.
 pub(super) fn note(home: &Path, line: &str) {
     let path = home.join(FILE);
@@ -235,7 +236,7 @@ mod tests {
         paths::make_private_dir(&directory).unwrap();
         let path = directory.join(FILE);
         drop(paths::create_private_file(&path).unwrap());
-        // A second handle, as the daemon's standard error has one.
+        // A second handle, like the one of the daemon's standard error.
         let mut error = File::options().append(true).open(&path).unwrap();
         let mut log = Log { bytes_max: 64, ..Log::open(&path).unwrap() };
         for number in 0..100 {

@@ -36,7 +36,7 @@ pub(super) fn join_operator(options: &HomeOptions, command: &str) -> Result<Clie
 }
 
 /// Prints a line for a person at a terminal if messages wait in the mailbox of a client that is an
-/// operator. A command that has done its work does not fail because this fails.
+/// operator. A failure is ignored, since the command has done its work.
 pub(super) fn remind(client: &Client) {
     if !is_operator(client) || !is_terminal(Standard::Error) {
         return;

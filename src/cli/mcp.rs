@@ -60,7 +60,7 @@ impl Mcp {
         let mut calls = Calls::new(options, events.clone())?;
         start_reader(events)?;
         let served = serve(server, &received, &mut calls);
-        // A thread that still reports an output must not wait for a place in the channel.
+        // A thread that still reports an output must not wait for room in the channel.
         drop(received);
         calls.end();
         served.map(|()| DONE)
@@ -132,7 +132,7 @@ fn start_reader(events: Sender<Event>) -> Result<(), Failure> {
     started.map(drop).map_err(Failure::because)
 }
 
-/// Reads a line; `None` at the end of the input. Of a line that is too long, nothing is kept.
+/// Reads a line; `None` at the end of the input. A line that is too long is discarded.
 fn read_line(from: &mut impl BufRead) -> io::Result<Option<Input>> {
     let mut line = Vec::new();
     from.by_ref().take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut line)?;

@@ -59,7 +59,7 @@ fn parse_in<Z: TimeZone>(zone: &Z, now: &NaiveDateTime, text: &str) -> Option<u6
             None => now.date().and_time(time(text)?),
         },
     };
-    // When the clock is set back, an hour comes twice: the first is meant.
+    // When the clock is set back, an hour occurs twice. The first one counts.
     let moment = zone.from_local_datetime(&moment).earliest()?;
     u64::try_from(moment.timestamp_millis()).ok()
 }

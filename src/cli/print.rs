@@ -78,7 +78,7 @@ impl Out {
         self.line(with_schema(schema, &json_for_script(object)))
     }
 
-    /// The columns of the terminal; `usize::MAX` if standard output is none.
+    /// The columns of the terminal; `usize::MAX` if standard output is not one.
     pub(super) fn width(&self) -> usize {
         if !tty::is_terminal(Standard::Output) {
             return usize::MAX;
@@ -153,7 +153,7 @@ const COLUMNS_MIN: usize = 20;
 /// The indent of the lines of a long note.
 const NOTE_INDENT: usize = 4;
 
-/// The width of help texts, and of a terminal that does not tell its own.
+/// The width of help texts, and the assumed width of a terminal if the system does not tell it.
 const HELP_COLUMNS: usize = 80;
 
 /// Breaks the long lines of a help text between words. Examples are commands and stay whole.

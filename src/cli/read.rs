@@ -105,7 +105,7 @@ fn recipients(client: &Client, row: &MessageRow<'_>) -> Result<Recipients, Failu
         limit,
         offset: None,
     };
-    // Ids are those of their senders. An old message is not found by them any more.
+    // Senders choose the ids of SENDs. An old message is no longer found by its SEND's id.
     let asked = each_row(client, RequestName::Message, usize::MAX, request, |_, other| {
         if other.from == row.from && other.send_id == row.send_id && other.taken == row.taken {
             match &mut found {

@@ -104,7 +104,7 @@ pub(super) fn allow_starts(home: &Path) -> Result<(), Failure> {
     stopped::MARK.clear(home).and_then(|_| starts::forget(home)).map_err(Failure::because)
 }
 
-/// Fails if the daemon was stopped on purpose: commands of agents do not start it then.
+/// Fails if the daemon was stopped on purpose, since agents' commands do not start it then.
 pub(super) fn check_not_stopped(home: &Path) -> Result<(), Failure> {
     match stopped::MARK.is_set(home).map_err(Failure::because)? {
         true => Err(Failure::failed(Outcome::Stopped.to_string())),

@@ -278,7 +278,7 @@ impl Run {
             .and_then(|wrapper| show.until_left(&wrapper));
         match left {
             Ok(Left::Ended(ended)) => {
-                // The name is free once the wrapper has ended, too, however it does.
+                // The name is also free once the wrapper has ended, in whatever way.
                 drop(started.end(name));
                 Ok(Left::Ended(ended))
             }
@@ -332,7 +332,7 @@ type BeginLog = Box<dyn FnOnce() -> Option<File>>;
 fn begin_log(home: &Path, name: &str, later: &LaterLog) -> BeginLog {
     let (home, name, later) = (home.to_owned(), name.to_owned(), Rc::clone(later));
     Box::new(move || {
-        // Nobody could be told of a failure, since the terminal is gone, or about to be left.
+        // A failure could not be reported, since the terminal is gone, or about to be left.
         let (log, _) = log_for(&home, &name).ok()?;
         paths::open_private_file(&log).ok()?;
         *later.borrow_mut() = log::begin(Some(&log)).ok();

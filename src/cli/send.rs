@@ -138,7 +138,8 @@ struct Accepted {
     recipients: Option<u64>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     away: bool,
-    /// Whether the recipient's machine is known to have the message, if that is another one.
+    /// Whether the recipient's machine is known to have the message, if the recipient is on another
+    /// machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     arrived: Option<bool>,
 }
@@ -213,7 +214,7 @@ impl One<'_> {
         let deadline = clock::monotonic_ms().saturating_add(self.of.timeout);
         let send_id = self.client.send(self.message(body))?;
         let has_one_delivery = !self.of.no_ack && !self.is_to_everyone();
-        // The daemon answers this shortly after its ACK, and only a report needs the answer.
+        // The answer comes shortly after the ACK, and only a report needs it.
         let delivery = match has_one_delivery && !is_output_discarded() {
             true => delivery_of(self.client, &send_id)?,
             false => None,
@@ -237,7 +238,7 @@ impl One<'_> {
         if self.to.eq_ignore_ascii_case(OPERATOR) {
             wrote_to_person();
         }
-        // The message is sent. A failure would have scripts send it again.
+        // The message is sent. After a failure, scripts would send it again.
         if let Err(failure) = self.report(&send_id, sent, delivery)
             && let Some(line) = failure.line()
         {

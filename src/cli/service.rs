@@ -312,8 +312,8 @@ impl Start {
             restart::check_not_stopped(&context.home)?;
         }
         let _start_lock = restart::prevent_starts(&context.home)?;
-        // If the system does not report the state, the daemon that is up may be the service's own,
-        // and is not stopped.
+        // If the system does not report the state, the running daemon may be the service's own, and
+        // is not stopped.
         let is_unknown = installed.state == RunState::Unknown;
         if !is_unknown && is_mine(&installed) {
             stop_unmanaged(&context)?;

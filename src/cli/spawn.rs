@@ -82,7 +82,7 @@ impl Spawn {
         let given = shared.named(&command, "spawn")?;
         let directory = self.directory()?;
         let mut context = context(options)?;
-        // The name is this process's until the agent has joined.
+        // This process holds the name until the agent has joined.
         let made_up = match given {
             Some(_) => None,
             None => Some(FolderName::choose(&mut context, &directory)?),
@@ -149,7 +149,7 @@ pub(super) struct Starting {
 
 /// An agent that was started.
 pub(super) struct Started {
-    /// The process id of its command; `None` if that has already ended, with success.
+    /// The process id of its command; `None` if the command has already ended successfully.
     pub(super) pid: Option<u32>,
     /// The file with its log.
     pub(super) log: PathBuf,
@@ -243,8 +243,8 @@ impl Starting {
         Ok(Started { pid: started.map(|state| state.pid), log, log_end, wrapper })
     }
 
-    /// Waits until the wrapper answers, which it does once its command runs. `None` if the command
-    /// has ended already, with success.
+    /// Waits until the wrapper answers. It answers once its command runs. `None` if the command has
+    /// ended already, with success.
     fn await_command(&mut self, context: &Context) -> Result<Option<AgentState>, Failure> {
         let Self { name, log, log_end, wrapper, deadline } = self;
         let run_directory = context.home.join(RUN_DIRECTORY);

@@ -56,7 +56,7 @@ struct Report<'a> {
 impl Stop {
     pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let names = each_once(options, &self.name, &self.others)?;
-        // All begin to end before the first one is waited for.
+        // All are asked to end before this waits for the first one.
         let begin = |name: String| -> Result<_, Failure> {
             let wrapper = connect(options, &name)?;
             wrapper.begin_to_stop();
@@ -90,7 +90,7 @@ pub(super) fn await_end(
     let mut out = Out::new();
     match json {
         true => out.json("stop", &Report { name, ended: &ended }),
-        // The exit code of a command that was ended says nothing about the command.
+        // The exit code of a stopped command says nothing about the command.
         false => out.line(format_args!("{name} ended")),
     }
 }

@@ -1,4 +1,4 @@
-//! Tables that fit the terminal: long cells are cut, and columns that matter least are left out.
+//! Tables that fit the terminal: long cells are cut, and the least important columns are left out.
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -38,8 +38,7 @@ impl Column {
     }
 }
 
-/// Aligns the rows below their heading, in at most `width` columns of a terminal if that can be
-/// done.
+/// Aligns the rows below their heading, in at most `width` columns of a terminal if possible.
 pub(super) fn lines(columns: &[Column], rows: &[Vec<String>], width: usize) -> Vec<String> {
     let natural = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.width());

@@ -148,8 +148,8 @@ impl Tap {
     }
 }
 
-/// Prints a copy of a message, and nothing for other deliveries. `stamp` returns what stands before
-/// the sender, and the text that is shown.
+/// Prints a copy of a message, and nothing for other deliveries. `stamp` returns the text before
+/// the sender, and the message's shown text.
 pub(super) fn show(
     out: &mut Out,
     shown: &mut Shown,

@@ -57,13 +57,13 @@ use std::{
 /// The least time between two drawings.
 const DRAW_MS: u64 = 100;
 
-/// The least time between two drawings after a key.
+/// The minimum interval between two drawings after a key.
 const DRAW_KEY_MS: u64 = 20;
 
 /// The time between two snapshots of an agent's screen.
 const PREVIEW_MS: u64 = 1000;
 
-/// The most news that wait to be shown. A thread that has more waits.
+/// The maximum number of pending updates. A thread that has more waits.
 const UPDATES_MAX: usize = 1024;
 
 /// The most orders that wait to be carried out.
@@ -139,7 +139,7 @@ pub(super) fn alone(options: &HomeOptions) -> Option<Result<i32, Failure>> {
     }))
 }
 
-/// Prints the things that one can do while no daemon runs.
+/// Prints the possible steps while no daemon runs.
 fn welcome(home: &Path) -> Result<i32, Failure> {
     let mut out = Out::new();
     let cut_off = restore::cut_off(home)?.len() as u64;
@@ -325,7 +325,7 @@ impl Running {
         }
     }
 
-    /// Runs `attach` in this terminal until it ends, and takes over news meanwhile.
+    /// Runs `attach` in this terminal until it ends, and applies updates meanwhile.
     fn attach(&mut self, name: &str) -> Result<(), Failure> {
         let mut command = own_command(&self.options)?;
         command.args(["attach", name]).stderr(Stdio::piped());
@@ -368,7 +368,7 @@ fn own_command(options: &HomeOptions) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// The columns and rows of the terminal, as far as they are drawn on.
+/// The columns and rows of the terminal, limited to the drawn part.
 fn size() -> Option<(u16, u16)> {
     tty::size().map(|size| layout::limited(size.cols, size.rows))
 }

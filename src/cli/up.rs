@@ -65,8 +65,7 @@ struct Report<'a> {
     /// The version of the daemon that was stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced: Option<&'a str>,
-    /// The endpoint, the home and the version are unknown of a daemon that has no room for this
-    /// command.
+    /// If the daemon has no room for this command, its endpoint, home and version are unknown.
     endpoint: Option<&'a str>,
     home: Option<&'a str>,
     version: Option<&'a str>,
@@ -124,7 +123,7 @@ impl Up {
         }
     }
 
-    /// Reports a daemon that has no room for this command, which is up nevertheless.
+    /// Reports a daemon that is up but has no room for this command.
     fn report_full(
         &self,
         full: &ClientError,

@@ -247,8 +247,8 @@ pub(super) fn label(text: &str) -> Result<String, String> {
         .ok_or_else(|| format!("give a label of at most {THREAD_BYTES_MAX} bytes"))
 }
 
-/// Parses a moment in the past into milliseconds since 1970: a time ago (`2h`), or what
-/// [`moment::parse`] takes.
+/// Parses a moment in the past into milliseconds since 1970: a time ago (`2h`), or a text for
+/// [`moment::parse`].
 pub(super) fn moment(text: &str) -> Result<u64, String> {
     let has_unit = text.ends_with(|last: char| last.is_ascii_lowercase());
     let ago = milliseconds(text).ok().filter(|_| has_unit);

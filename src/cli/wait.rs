@@ -16,7 +16,7 @@ use platform::clock;
 use protocol::{activity::Activity, calendar::time_limit, relay::AgentRow, text::escaped};
 use std::{borrow::Cow, path::Path, thread, time::Duration};
 
-/// The time between two questions to the daemon while it does not report the awaited change.
+/// The time between two queries to the daemon while it does not report the awaited change.
 const POLL_MS: u64 = 250;
 
 /// The time before the daemon is queried again although it has reported no change: a wrapper's
@@ -61,7 +61,7 @@ enum Progress {
     Reached,
     /// Not yet; a sentence describes the agent's activity. The daemon reports a change.
     Pending(String),
-    /// Not yet, and the daemon reports no change when it is so.
+    /// Not yet, and the daemon will report no change when the state is reached.
     Unwatched(String),
     /// The state will not be reached; a sentence says why.
     Hopeless(String),
@@ -151,8 +151,8 @@ struct AgentChanges {
 }
 
 impl AgentChanges {
-    /// Asks the daemon to report changes, which it does not to an agent's command, nor if it is
-    /// older.
+    /// Asks the daemon to report changes. It refuses an agent's command, and an older daemon cannot
+    /// do so.
     fn begin(options: &HomeOptions, name: &str, awaited: Awaited) -> Self {
         let client = join_again(options).ok().filter(|client| follow(client).is_ok());
         Self { client, name: name.to_owned(), awaited }
@@ -170,8 +170,8 @@ impl AgentChanges {
         change.lost > 0 || is(&change.agent) || is_message
     }
 
-    /// Waits until the daemon reports a change, at most that many milliseconds. If it reports none,
-    /// waits for a part of that.
+    /// Waits until the daemon reports a change, at most this many milliseconds. If the daemon
+    /// reports none, waits for a part of that time.
     fn pause(&mut self, ms: u64) {
         let until = clock::monotonic_ms().saturating_add(ms);
         while let Some(client) = &self.client {
@@ -191,7 +191,7 @@ impl AgentChanges {
     }
 }
 
-/// Judges the row of an agent. `has_wrapper` tells whether its wrapper runs although the agent is
+/// Judges the row of an agent. `has_wrapper` is true if its wrapper runs although the agent is
 /// away.
 fn progress(state: Awaited, row: &AgentRow<'_>, has_wrapper: impl FnOnce() -> bool) -> Progress {
     let name = escaped(&row.name);

@@ -40,7 +40,7 @@ pub(super) fn connect(options: &HomeOptions, name: &str) -> Result<ControlClient
     })
 }
 
-/// Returns the names of the agents that run and that no terminal shows.
+/// Returns the names of the agents that run without a terminal that shows them.
 pub(super) fn in_background(home: &Path) -> impl Iterator<Item = String> {
     let run_directory = home.join(RUN_DIRECTORY);
     let is_unseen = move |name: &String| {
@@ -58,8 +58,8 @@ pub(super) fn check_is_person() -> Result<(), Failure> {
         .hint(format!("run it outside of {}", escaped(&agent))))
 }
 
-/// Returns the agents that a person's command is about, each once, with those of groups. With a
-/// wrong name among them, the command ends before it has done anything.
+/// Returns the agents that a person's command is about, each once, with the agents of groups. With
+/// a wrong name among them, the command ends before it has done anything.
 pub(super) fn each_once(
     options: &HomeOptions,
     first: &str,
@@ -113,11 +113,12 @@ pub(super) fn hops(to: &str) -> Option<LoopCount> {
 /// Tells the wrapper of the agent that this command runs in that a message to the agent's person
 /// was accepted.
 pub(super) fn wrote_to_person() {
-    // The wrapper hangs up once it has read this; an older one refuses it, and was told before.
+    // The wrapper hangs up once it has read this. An older wrapper refuses this, and got the report
+    // earlier.
     drop(ask_around(|key| Request::Wrote { key }));
 }
 
-/// Asks the wrapper of the agent that this command runs inwith the key of the agent's commands.
+/// Asks the wrapper of the agent that this command runs in, with the key of the agent's commands.
 /// `None` if there is no such wrapper, or if it does not answer.
 fn ask_around(request: impl FnOnce(Secret) -> Request) -> Option<Answer> {
     let Wrapper { run_directory, agent, key } = wrapper_around()?;

@@ -20,8 +20,8 @@ use terminal::{agents, resume::Resume};
 /// The directory in the home with a file for each record.
 const DIRECTORY: &str = "agents";
 
-/// The most records that are kept. Beyond that, the one that was written first is removed, of those
-/// that ended if there is one.
+/// The most records that are kept. Beyond that, the oldest record of an ended agent is removed, or
+/// else the oldest one.
 const RECORDS_MAX: usize = 256;
 
 /// The most versions of a record that wait to be written.
@@ -147,10 +147,10 @@ pub(crate) fn remove(home: &Path, name: &str) -> io::Result<()> {
     }
 }
 
-/// Lets the record of an agent follow it to another name, if there is a record.
+/// Renames the record of an agent, if there is one.
 pub(crate) fn rename(home: &Path, before: &str, after: &str) -> io::Result<()> {
     let Some(record) = records::read::<AgentRecord>(&path(home, before))? else {
-        // A record that an earlier agent of that name has left is not this one's.
+        // A record left by an earlier agent of that name does not belong to this one.
         return remove(home, after);
     };
     AgentRecord { name: after.to_owned(), ..record }.write(home)?;
@@ -180,8 +180,7 @@ pub(super) enum End {
     Exited(i32),
 }
 
-/// Writes an agent's record whenever it changes, on a thread of its own, since the disk may be
-/// slow.
+/// Writes an agent's record whenever it changes, on a separate thread, since the disk may be slow.
 pub(super) struct RecordKeeper {
     home: PathBuf,
     record: AgentRecord,
@@ -236,7 +235,7 @@ impl RecordKeeper {
         }
     }
 
-    /// Notes the CLI's end, and waits until that is written.
+    /// Records the CLI's end, and waits until that is written.
     pub(super) fn end(mut self, end: End) {
         let Some((versions, thread)) = self.writer else { return };
         let is_wanted = match end {

@@ -112,7 +112,7 @@ pub(crate) fn attach(
         signals,
         threads,
         size,
-        // The model serves only to know which of the terminal's modes to undo at the end.
+        // The model only records which of the terminal's modes to undo at the end.
         model: Screen::new(size.cols.into(), size.rows.into()),
         tail: Tail::default(),
         to_send: VecDeque::new(),

@@ -116,14 +116,14 @@ pub(super) struct Parts {
 /// Whether the command was given hooks.
 pub(super) struct HooksGiven {
     pub(super) are_given: bool,
-    /// Whether they only run if the person has installed our extension.
+    /// Whether hooks run only if the person has installed our extension.
     pub(super) need_extension: bool,
-    /// The reason why not, if its CLI could have some.
+    /// The reason why there are no hooks, if the CLI could have some.
     pub(super) why_not: Option<String>,
 }
 
 impl HooksGiven {
-    /// Returns whether a command with this recipe was given hooks, or why not.
+    /// Returns whether a command with this recipe was given hooks, or the reason why not.
     pub(super) fn of(recipe: &str, are_given: bool, why_not: Option<String>) -> Self {
         let hooks = agents::named(recipe).and_then(|agent| agent.hooks);
         let need_extension = hooks.is_some_and(|hooks| hooks.extension.is_some());
@@ -135,7 +135,7 @@ impl HooksGiven {
 pub(super) struct Finished {
     /// How the command ended.
     pub(super) ended: control::Ended,
-    /// The clients, which are to be closed when nothing of the agent is left.
+    /// The clients, to be closed when all of the agent's processes have ended.
     pub(super) clients: ControlClients,
     /// Whether the person's terminal takes no output, so that nothing more may be written to it.
     pub(super) is_terminal_stuck: bool,
@@ -445,8 +445,8 @@ impl Driver {
         }
     }
 
-    /// Whether the output of the command, which has ended, is not waited for any more. A terminal
-    /// that takes no output is waited for, unless the wrapper was asked to end.
+    /// Whether to stop waiting for the output of the ended command. The driver waits for a terminal
+    /// that takes no output, unless the wrapper was asked to end.
     fn last_output_is_given_up(&mut self) -> bool {
         let is_blocked = self.threads.screen.is_busy();
         if is_blocked && !self.is_ending {
@@ -566,7 +566,7 @@ impl Driver {
                         Err(why) => members = Err(why),
                     }
                 }
-                // At once, so that no later message of the agent's overtakes this one.
+                // Sent at once, so that no later message of the agent's overtakes this one.
                 self.input(Input::Expanded(message, members));
             }
             Output::Report(id, progress) => self.report(id, progress),
@@ -648,7 +648,7 @@ impl Driver {
         if !self.is_typing
             && let Some(bytes) = self.to_type.pop_front()
         {
-            // If the thread has ended, so has the command's terminal.
+            // If the thread has ended, the command's terminal has ended, too.
             self.is_typing = self.channels.typing.try_send(bytes).is_ok();
         }
     }

@@ -1,4 +1,4 @@
-//! The files that the agent and other agents have edited, as their hooks tell.
+//! The files that the agent and other agents have edited, as their hooks report.
 
 use protocol::{
     Moment, Now,
@@ -10,10 +10,11 @@ use std::{cmp::Reverse, collections::VecDeque};
 /// The time within which two agents' edits of one file collide.
 const WINDOW_MS: u64 = 600_000;
 
-/// The most files of the agent's own that are remembered: the oldest edit is forgotten first.
+/// The maximum number of remembered files that the agent itself edited: the oldest edit is
+/// forgotten first.
 const OWN_MAX: usize = 256;
 
-/// The most collisions that are remembered. One that is forgotten may be told once more.
+/// The maximum number of remembered collisions. A forgotten one may be reported once more.
 const COLLISIONS_MAX: usize = 256;
 
 /// The most collisions that are listed.
@@ -21,7 +22,7 @@ const LISTED_MAX: usize = 8;
 
 /// An edit of a file.
 pub(super) struct Edit {
-    /// The other agent; `None` if it is the wrapper's own.
+    /// The other agent; `None` for an edit of the wrapper's own agent.
     by: Option<String>,
     /// The file's path, absolute and without links.
     path: String,
@@ -63,7 +64,7 @@ struct Collided {
 /// The consequences of an edit.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Noted {
-    /// The time since the agent's own edit of the file, if another agent's collides with it.
+    /// The time since the agent's own edit of the file, if it collides with another agent's edit.
     pub(super) ago_ms: Option<u64>,
     /// The other agent and the file's path, when they collide for the first time.
     pub(super) collided: Option<(String, String)>,
@@ -123,7 +124,7 @@ impl Edits {
     }
 }
 
-/// Adds a value. If the queue has `max` values already, the oldest one goes.
+/// Adds a value. If the queue has `max` values already, removes the oldest one.
 fn push<T>(queue: &mut VecDeque<T>, max: usize, value: T) {
     if queue.len() == max {
         queue.pop_front();

@@ -24,8 +24,8 @@ pub(super) struct FocusReports {
 pub(super) struct Askers {
     /// The program, which gets the reports, too.
     pub(super) program: bool,
-    /// The wrapper. A program that has not asked does not get the beginning of a report, which it
-    /// would take for the Escape key.
+    /// The wrapper. A program that has not asked does not get the beginning of a report, since it
+    /// would read that as the Escape key.
     pub(super) wrapper: bool,
 }
 

@@ -88,7 +88,8 @@ impl Foreground {
     }
 
     fn look(&mut self) -> Reader {
-        // The mark is taken before the look, so that a change during the look causes another look.
+        // The mark is read before the query, so that a change during the query causes another
+        // query.
         self.mark = self.observer.mark();
         let processes = match self.observer.look() {
             Ok(processes) => processes,
@@ -167,7 +168,7 @@ impl Wrapped {
         self.file.is_none()
     }
 
-    /// Returns the program that will read the terminal, as far as the file says.
+    /// Returns the program that will read the terminal, as known from the file.
     pub(super) fn reader(&self, book: &Book) -> Reader {
         let member = Member { program: Some(self.program.clone()), ..Member::default() };
         judge(book, 0, false, &[member])

@@ -27,7 +27,7 @@ impl InFlight {
         self.waiting.insert(id, handle);
     }
 
-    /// Notes that the daemon has answered, or does not have to. After that, the message can only
+    /// Notes that the daemon has answered, or need not answer. After that, the message can only
     /// fail.
     pub(super) fn settle(&mut self, id: SendId, handle: SendHandle) {
         self.waiting.remove(&id);

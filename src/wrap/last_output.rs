@@ -43,7 +43,7 @@ impl LastOutput {
         self.due = self.due.map(|_| now.plus(PAUSE_MS).min(self.due_max));
     }
 
-    /// Notes that the person's terminal does not take the output at the moment. Nobody knows then
+    /// Notes that the person's terminal does not take the output at the moment. It is unknown then
     /// whether there is more.
     pub(super) fn blocked(&mut self, now: Moment) {
         self.due = self.due.map(|_| now.plus(PAUSE_MS));

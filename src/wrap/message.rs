@@ -64,8 +64,8 @@ pub(super) fn answer_to_type(send_id: &SendId, answer: &Answer) -> IncomingMessa
     }
 }
 
-/// Converts a notice of the daemon's that a message of the agent's waits. `None` if the notice is
-/// not understood, as one of a later daemon may be.
+/// Converts a notice of the daemon's that a message of the agent's waits. `None` for an unknown
+/// notice, which a later daemon may send.
 pub(super) fn unread(handle: Option<SendHandle>, delivery: &Delivery) -> Option<UnreadMessage> {
     let unread: relay::Unread<'_> = typed::read(delivery.data.as_deref()?.get()).ok()?;
     let activity = unread.activity.as_deref().and_then(Activity::parse);

@@ -77,7 +77,7 @@ fn filled(words: &[String], name: &str, text: &str) -> Vec<String> {
     filled
 }
 
-/// Runs each command to its end. One that does not end lets later notices be dropped.
+/// Runs each command to its end. While a command does not end, later notices are dropped.
 fn run_each(commands: &Receiver<Vec<String>>) {
     for words in commands {
         if let Err(error) = run(&words) {

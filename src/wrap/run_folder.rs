@@ -15,7 +15,7 @@ const WRAPPER_FILE: &str = "wrapper.json";
 /// The number of digits behind the agent's name in the folder's name.
 const DIGITS: usize = 8;
 
-/// How to reach a wrapper, and the key that its hooks have.
+/// The address of a wrapper, and the key of its hooks.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct WrapperAddress {
     /// The directory of the wrapper's endpoint.
@@ -24,7 +24,7 @@ pub(crate) struct WrapperAddress {
     pub(crate) name: String,
     /// The key of the agent's commands.
     pub(crate) key: Secret,
-    /// Whether its hooks tell the wrappers of files that the agent has edited.
+    /// Whether its hooks report the files that the agent edited to the wrappers.
     #[serde(default)]
     pub(crate) tells_edits: bool,
 }
@@ -47,8 +47,8 @@ pub(super) struct RunFolder {
 }
 
 impl RunFolder {
-    /// Makes the folder of an agent, and removes those that earlier wrappers of this name have
-    /// left.
+    /// Makes the folder of an agent, and removes the folders that earlier wrappers of this name
+    /// have left.
     pub(super) fn create(address: &WrapperAddress) -> io::Result<Self> {
         let WrapperAddress { run_directory, name, .. } = address;
         remove_left_folders(run_directory, name);

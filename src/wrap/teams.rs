@@ -14,7 +14,7 @@ use std::{
 /// The directory in the home with a file for each team.
 const DIRECTORY: &str = "teams";
 
-/// The most teams that are known. Beyond that, one that is down is forgotten.
+/// The maximum number of known teams. Beyond that, a stopped team is forgotten.
 const TEAMS_MAX: usize = 256;
 
 /// The number of bytes of a path's hash in the name of a record's file.
@@ -42,7 +42,7 @@ pub(crate) struct Member {
     /// The worktree of git that was made for the agent.
     pub(crate) worktree: Option<PathBuf>,
     pub(crate) groups: Vec<String>,
-    /// The id of the first prompt that was sent to it last, or is to be sent.
+    /// The id of the agent's last first prompt, sent or to be sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prompt: Option<String>,
     /// Whether the daemon may not have accepted that prompt yet.
@@ -100,8 +100,7 @@ pub(crate) fn of(home: &Path, file: &Path) -> io::Result<Option<TeamRecord>> {
     records::read(&path(home, file))
 }
 
-/// Reads all records, in the order of their files. One that cannot be read is left out, with a line
-/// in the log.
+/// Reads all records, in the order of their files. Unreadable records are logged and omitted.
 ///
 /// # Errors
 /// If the directory cannot be read.
@@ -124,8 +123,8 @@ impl Sender<'_> {
         self.name.is_some_and(|name| name.eq_ignore_ascii_case(&agent.name))
     }
 
-    /// How near a team is to the sender, if several teams have the group: the sender's own team is
-    /// nearest, then one around the sender's directory, the innermost first.
+    /// The distance of a team from the sender, if several teams have the group. The sender's own
+    /// team is nearest, then teams around the sender's directory, the innermost first.
     fn nearness(&self, team: &TeamRecord) -> usize {
         if team.agents.iter().any(|agent| self.is(agent)) {
             return usize::MAX;
@@ -138,8 +137,8 @@ impl Sender<'_> {
     }
 }
 
-/// Returns the agents of the group with this address, without the sender: those of the one team
-/// that is up and has the group, or of the nearest one to the sender.
+/// Returns the agents of the group with this address, without the sender. If several running teams
+/// have the group, the team nearest to the sender counts.
 ///
 /// # Errors
 /// A clause that says why the address matches no agent.

@@ -62,7 +62,7 @@ impl Screen {
         shown.write()
     }
 
-    /// Shows a sign or an alert, or lets the overlay do so later.
+    /// Shows a sign or an alert, or makes the overlay show it later.
     fn add(&self, addition: &Addition) -> io::Result<()> {
         let mut shown = self.lock();
         let Shown { overlay: Some(overlay), bytes, .. } = &mut *shown else { return Ok(()) };
@@ -78,8 +78,8 @@ impl Screen {
         self.lock().end(last)
     }
 
-    /// As [`end`](Self::end), if there are last bytes, and closes the person's output: nothing more
-    /// is shown.
+    /// Like [`end`](Self::end) if there are last bytes; then closes the person's output, so that
+    /// nothing more is shown.
     pub(super) fn close(&self, last: Option<&str>) -> io::Result<()> {
         let mut shown = self.lock();
         let ended = last.map_or(Ok(()), |last| shown.end(last.as_bytes()));
@@ -252,7 +252,7 @@ fn pass_output(
     }
 }
 
-/// Adds to the screen, and reports each addition. The thread that shows the output meets the same
+/// Adds to the screen, and reports each addition. The thread that shows the output gets the same
 /// error and reports it.
 fn add_to_screen(screen: &Screen, additions: &Receiver<Addition>, events: &Sender<ThreadEvent>) {
     for addition in additions {

@@ -1,10 +1,10 @@
 //! The thread that finds the transcripts of the command and follows them as they grow.
 //!
-//! A CLI that writes a transcript also prints, so the files are looked at after each output and for
-//! a while after it, else once a second. Where it can, the system says which transcript is the
-//! command's: Claude Code lists its processes, and Linux lists a process's open files. The hooks of
-//! the command's CLI name it, too. Otherwise every transcript that grows in the command's directory
-//! is read, and the terminal side decides by its content.
+//! A CLI that writes a transcript also prints, so the files are scanned after each output and for a
+//! while after it, and otherwise once a second. Where it can, the system says which transcript is
+//! the command's: Claude Code lists its processes, and Linux lists a process's open files. The
+//! hooks of the command's CLI name it, too. Otherwise every transcript that grows in the command's
+//! directory is read, and the terminal side decides by its content.
 
 mod catalogue;
 mod followed;
@@ -31,7 +31,7 @@ use terminal::transcript::{Format, Record, TranscriptId};
 /// The shortest time between two scans of the files.
 const LOOK_AT_MOST: Duration = Duration::from_millis(15);
 
-/// The time between two looks soon after an output.
+/// The time between two scans soon after an output.
 const LOOK_SOON: Duration = Duration::from_millis(20);
 
 /// The time between two scans at other times.
@@ -65,7 +65,7 @@ pub(super) enum Event {
     },
 }
 
-/// The error of sending to a driver that has ended.
+/// The error when the driver has ended.
 type DriverGone = SendError<Event>;
 
 /// The thread that follows the transcripts, and its events.
@@ -79,8 +79,8 @@ pub(super) struct Follower {
     alive: Sender<()>,
     /// The transcripts that hooks name.
     named: Sender<Named>,
-    /// The path that a hook named last, by its conversation's id if that tells it, and the time of
-    /// that, by the wall clock.
+    /// The path that a hook named last, its conversation's id if known, and the wall clock time of
+    /// that.
     last_named: Option<(String, u64)>,
     /// The thread's events. The channel is disconnected when the thread has ended.
     pub(super) events: Receiver<Event>,
@@ -112,8 +112,8 @@ impl Follower {
     /// Notes that a hook has named the conversation or its transcript at a point of the agent's
     /// work.
     ///
-    /// A hook that waits may report a conversation before the hook that reports its beginning, and
-    /// a conversation that has ended is the agent's no more. So neither names one.
+    /// A waiting hook may report a conversation before the hook that reports its beginning, and an
+    /// ended conversation is no longer the agent's. So these points name none.
     pub(super) fn name(&mut self, report: &Report) {
         let point = report.point;
         if matches!(point, Point::Waits | Point::SessionEnded) {
@@ -131,7 +131,7 @@ impl Follower {
             Some((before, _)) if before == named => return,
             before => before.map_or(0, |(_, at_ms)| at_ms.min(now_ms)),
         };
-        // At these points the agent has said nothing since the conversation became its own.
+        // At these points the agent has said nothing since it took over the conversation.
         let begins = matches!(point, Point::SessionBegan | Point::PromptSubmitted);
         let since_ms = if begins { now_ms } else { before_ms };
         if self.named.try_send(Named { path: path.into(), since_ms }).is_err() {
@@ -173,7 +173,7 @@ impl Follower {
     }
 }
 
-/// Looks at the files until the command has ended, and then once more.
+/// Scans the files until the command has ended, and then once more.
 fn follow(
     search: &mut Search,
     woken: &Receiver<()>,
@@ -229,8 +229,7 @@ mod tests {
         follower(format, (bounded(1).0, bounded(0).0), (bounded(0).1, thread))
     }
 
-    /// Words of a conversation that the agent has resumed must not count, whichever hook reports
-    /// first.
+    /// Words of a resumed conversation must not count, whichever hook reports first.
     #[test]
     fn waiting_or_ending_hook_names_no_transcript() {
         let (mut follower, names) = idle_follower("claude");

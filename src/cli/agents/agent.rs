@@ -47,7 +47,7 @@ pub(super) fn collision_words(collision: &Collision, directory: Option<&str>) ->
     format!("same file as {}: {}", escaped(with), escaped(inside.unwrap_or(path)))
 }
 
-/// The columns of an agent's row. The first marks those that wait for their person, or have
+/// The columns of an agent's row. The first column marks agents that wait for their person, or have
 /// finished unseen.
 pub(in crate::cli) const COLUMNS: [Column; 8] = [
     Column::whole(" "),
@@ -65,7 +65,7 @@ pub(in crate::cli) const COLUMNS: [Column; 8] = [
 pub(in crate::cli) struct Agent {
     pub(in crate::cli) name: String,
     pub(in crate::cli) is_here: bool,
-    /// Whether it is neither here, nor expected back, nor on another machine.
+    /// Whether the agent is away, not expected back, and not on another machine.
     pub(in crate::cli) is_away: bool,
     /// The program that it runs, escaped; empty if it is not known.
     pub(in crate::cli) program: String,
@@ -73,7 +73,7 @@ pub(in crate::cli) struct Agent {
     pub(in crate::cli) is_working: bool,
     /// The state in words, escaped.
     pub(in crate::cli) state: String,
-    /// The time since which the agent is in that state, in milliseconds since 1970.
+    /// The start of that state, in milliseconds since 1970.
     pub(in crate::cli) since: u64,
     /// The number of messages that wait.
     pub(in crate::cli) waiting: u64,
@@ -88,7 +88,7 @@ pub(in crate::cli) struct Agent {
     pub(in crate::cli) need: Need,
     /// The dialog of its CLI, if its choices are numbered.
     pub(in crate::cli) dialog: Option<Dialog>,
-    /// How much of its model's context its conversation takes, if its transcript tells.
+    /// How much of its model's context its conversation takes, if known from its transcript.
     pub(in crate::cli) context: Option<ContextUse>,
 }
 
@@ -143,7 +143,7 @@ impl Agent {
         }
     }
 
-    /// Whether the agent is away and has no mail, so that lists sum it up with others.
+    /// Whether the agent is away and has no mail, so that lists summarize it with others.
     pub(in crate::cli) fn is_dormant(&self) -> bool {
         self.is_away && self.waiting == 0
     }
@@ -179,8 +179,8 @@ impl Agent {
         lower.is_empty() || texts.any(|text| text.to_lowercase().contains(lower))
     }
 
-    /// The place in the list: agents that wait for their person first, then those that have
-    /// finished unseen, then those that work, then the others that are here.
+    /// The place in the list: agents that wait for their person come first, then agents that have
+    /// finished unseen, working agents, and the other connected ones.
     pub(in crate::cli) fn rank(&self) -> Rank {
         Rank {
             need: self.need,
@@ -230,7 +230,7 @@ impl Agent {
         details
     }
 
-    /// Whether the agent's row shows other ages at another moment.
+    /// Whether the agent's row shows different ages at another moment.
     pub(in crate::cli) fn ages_differ(&self, before: u64, now: u64) -> bool {
         let reported = self.why.as_ref().and_then(|(_, since)| *since);
         [Some(self.since), self.oldest, reported]

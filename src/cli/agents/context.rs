@@ -13,7 +13,7 @@ use terminal::transcript::ContextUse;
 const END_BYTES: u64 = 128 << 10;
 
 /// Reads the use from the end of the transcript of an agent that runs this program. `None` if the
-/// transcript does not tell.
+/// transcript does not state it.
 pub(super) fn of(program: &str, source: Option<&Source>) -> Option<ContextUse> {
     let Some(Source::Transcript { path }) = source else { return None };
     let format = agents::named(program)?.transcript?;

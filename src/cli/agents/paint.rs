@@ -15,7 +15,7 @@ use std::{
     process,
 };
 
-/// The size of a terminal that does not tell its own.
+/// The assumed size of a terminal if the system does not tell it.
 const SIZE: (usize, usize) = (80, 24);
 
 /// The terminal while it is repainted: its alternate screen, without a cursor. Dropping this
@@ -51,7 +51,8 @@ impl Screen {
         let heading = |line: &String| out.paint(Colour::Bold, line).to_string();
         let painted = shown.iter().enumerate().map(|(number, line)| {
             let line = if number == 0 { heading(line) } else { line.clone() };
-            // The row is emptied first: after its last column is written, that would clear it.
+            // The row is cleared first: after its last column is written, clearing would remove
+            // that.
             format!("\x1b[2K{line}")
         });
         let frame = format!("\x1b[H{}\x1b[J", painted.collect::<Vec<_>>().join("\r\n"));
@@ -71,7 +72,8 @@ impl Screen {
         Self::set_up()
     }
 
-    /// Makes the next frame be painted also if it is the same: another size clears the screen.
+    /// Forces painting of the next frame, even an equal one, since a change of size clears the
+    /// screen.
     pub(super) fn forget(&mut self) {
         self.last.clear();
     }

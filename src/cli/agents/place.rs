@@ -23,7 +23,7 @@ pub(in crate::cli) struct Place {
 }
 
 impl Place {
-    /// The place that an agent states. The files of another machine are not looked at.
+    /// The place that an agent states. Another machine's files are not examined.
     pub(super) fn of(agent: &AgentRow<'_>) -> Self {
         let Some(path) = agent.directory.as_deref() else { return Self::default() };
         let home = env::home_dir().filter(|_| agent.host.is_none());
@@ -68,7 +68,7 @@ fn above_of(git: &Path) -> PathBuf {
     git.parent().map(Path::to_owned).unwrap_or_default()
 }
 
-/// Reads the line of a small file. `None` if it is none.
+/// Reads the line of a small file. `None` if it is not one.
 fn read(path: &Path) -> Option<String> {
     // Opening a pipe would wait.
     if !path.is_file() {

@@ -43,11 +43,11 @@ pub(super) fn run(
     let (sender, signals) = bounded(SIGNALS_MAX);
     let changes = Changes::join(options, signals)?;
     let is_repainted = !as_json && can_repaint();
-    // Before the terminal is changed: Ctrl-C must change it back.
+    // Called before the terminal is changed, since Ctrl-C must change it back.
     let _listening = if is_repainted {
         let sender = sender.clone();
         let listening = stop_signals::listen_with_keys(move |signal| match signal {
-            // At once: the main thread may wait for a daemon that does not answer.
+            // Ends at once, since the main thread may wait for a daemon that does not answer.
             Signal::Stop | Signal::HangUp => paint::leave_and_exit(DONE),
             // A full channel already wakes the main thread.
             signal => drop(sender.try_send(signal)),
@@ -118,7 +118,7 @@ struct View {
 
 enum Style {
     Repainted(Screen),
-    /// A table each time when one of the agents has changed; the agents in the last table.
+    /// A table after each change of an agent. Holds the agents in the last table.
     Tables(Option<Vec<String>>),
     /// A line for each agent that has changed; the last line of each agent.
     Json(HashMap<String, String>),

@@ -57,7 +57,7 @@ impl Instead {
     }
 }
 
-/// Returns the newest message of the asked agent to the asker that answers nothing, in words.
+/// Returns the asked agent's newest message to the asker that is not an answer, in words.
 fn written_since(client: &Client, question: &MessageRow<'_>) -> Result<Option<String>, Failure> {
     let request = |Page { cursor, limit }| HistoryRequest {
         of: Some(question.from.to_string()),

@@ -12,11 +12,11 @@ use std::{
     time::Duration,
 };
 
-/// The time that the command has to end, messages included, after its input has ended, in
+/// How long the command may take to end and print its messages after its input has ended, in
 /// milliseconds.
 const END_MS: u64 = 2_000;
 
-/// The pause between two looks whether the command has ended.
+/// The pause between two checks whether the command has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The most lines of the command's messages that are shown.
@@ -44,8 +44,8 @@ pub(super) struct Started {
 }
 
 impl Running {
-    /// Starts the command. Its messages are shown with the machine's name, as long as anything can
-    /// write them: also a process that the command has left behind.
+    /// Starts the command. Its messages are shown with the machine's name, also those of a process
+    /// that the command has left behind.
     pub(super) fn start(command: &[OsString], host: &Host) -> Result<Started, Failure> {
         let name = escaped(&command[0].to_string_lossy());
         let mut child = Command::new(&command[0])

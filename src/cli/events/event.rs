@@ -142,7 +142,7 @@ impl Event {
         }
     }
 
-    /// Returns what identifies the event; `None` for an event that cannot be told twice.
+    /// Returns what identifies the event; `None` for an event that cannot be reported twice.
     pub(super) fn key(&self) -> Option<String> {
         let subject = self.id.as_ref().or(self.agent.as_ref())?;
         let time = self.since.unwrap_or(self.time);
@@ -188,7 +188,7 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// Whether an event is wanted. That others were lost is always of interest.
+    /// Whether an event is wanted. Lost changes are always wanted.
     pub(super) fn includes(&self, event: &Event) -> bool {
         if event.kind == ChangeKind::Lost.as_str() {
             return true;
@@ -256,7 +256,8 @@ impl Agents {
         before.is_none_or(|(word, at)| word != *state || at.abs_diff(since) > SAME_MS)
     }
 
-    /// Returns the events that lead from how an agent was, last seen at `last`, to how it is.
+    /// Returns the events that lead from an agent's earlier state, last seen at `last`, to its
+    /// present one.
     pub(super) fn changes_to(&self, row: &AgentRow<'_>, last: u64) -> Vec<Event> {
         let before = self.0.get(&row.name.to_ascii_lowercase());
         if !row.here {

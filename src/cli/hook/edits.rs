@@ -45,7 +45,7 @@ pub(super) fn tell(address: &WrapperAddress, edited: &Edited) {
     for (wrapper, other) in &others {
         for path in &paths {
             let left = until.saturating_duration_since(Instant::now());
-            // Such as a stopped process; the others are asked all the same.
+            // The process may be stopped, for example. The others are asked anyway.
             let Ok(Answer::Edited { ago_ms }) = wrapper.receive(left) else { break };
             if let Some(ago_ms) = ago_ms {
                 note(&own, &request(None, Some(other), path, ago_ms));

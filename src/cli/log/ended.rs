@@ -17,7 +17,7 @@ pub(in crate::cli) struct Ended<'a> {
     conclusion: Option<String>,
     /// The process's other lines.
     text: String,
-    /// The last line that bears no process's mark: of the system's loader, say.
+    /// The last line that bears no process's mark, such as one of the system's loader.
     unmarked: Option<String>,
 }
 

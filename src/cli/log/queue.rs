@@ -87,7 +87,8 @@ impl LogQueue {
             flush = entry;
             thread::sleep(Duration::from_millis(5));
         }
-        // The sender is dropped, so this is an error in any case: written, or too late.
+        // The sender is dropped, so the result is an error in any case: all lines are written, or
+        // the time is over.
         let _ = is_written.recv_deadline(deadline);
     }
 }

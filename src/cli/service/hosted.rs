@@ -1,7 +1,7 @@
 //! The daemon as a Windows service, under a separate account, for one owner.
 //!
 //! The service manager starts the program with arguments that follow `--as-agent-relay`, which are
-//! compared as a whole. Users never type them.
+//! compared exactly. Users never type them.
 
 use crate::{
     cli::{
@@ -106,9 +106,8 @@ impl Hosted {
     }
 }
 
-/// Handles the marks of a cancelled restart. Returns whether the service is to end at once, since
-/// this start is the restart after a failure that `service stop` has cancelled, or its
-/// cancellation.
+/// Handles the marks of a cancelled restart. Returns whether the service has to end at once, since
+/// this start is a cancellation by `service stop`, or the cancelled restart after a failure.
 fn take_cancellation(home: &Path, cause: Cause) -> io::Result<bool> {
     match cause {
         Cause::Cancel => RESTART_CANCELLED.set(home).map(|()| true),

@@ -70,7 +70,7 @@ impl Plan {
         Ok(Self { file, hash, agents })
     }
 
-    /// The agents that may start at the same time, each group after the one before.
+    /// The agents that may start at the same time, in groups that start one after another.
     pub(super) fn waves(&self) -> impl Iterator<Item = &[Planned]> {
         let mut left = &*self.agents;
         iter::from_fn(move || {
@@ -150,7 +150,7 @@ impl Planned {
     }
 
     /// Whether an agent of this name that ran in a directory was one of the project: the file may
-    /// have given it another place since.
+    /// have changed its directory since.
     pub(super) fn may_have_been_in(&self, directory: &Path, file: &Path) -> bool {
         let directory = resolved(directory);
         let is_in = |place: &Path| directory.starts_with(resolved(place));

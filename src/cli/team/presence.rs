@@ -50,7 +50,7 @@ impl Presences {
         Self(asked)
     }
 
-    /// The agent of a name that was asked, if it runs. A failure if its wrapper did not answer.
+    /// The presence of a queried agent, if it runs. A failure if its wrapper did not answer.
     pub(super) fn of(&self, name: &str) -> Result<Option<&Running>, Failure> {
         match self.0.get(&name.to_ascii_lowercase()) {
             Some(answer) => answer.as_ref().map(Option::as_ref).map_err(Failure::clone),

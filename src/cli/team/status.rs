@@ -67,7 +67,7 @@ impl Status {
         let context = context(options)?;
         let plan = Plan::read(file_here(&context.home)?)?;
         let identity = Identity::of_process(&context)?;
-        // Without a daemon, the wrappers still tell who runs.
+        // Without a daemon, the wrappers still show which agents run.
         let client = context.try_join(&|endpoint| identity.settings(endpoint)).ok();
         let rows = plan.agents.iter().map(|planned| row(&context, client.as_ref(), planned));
         let rows = rows.collect::<Result<Vec<_>, _>>()?;

@@ -198,7 +198,7 @@ impl Up {
     }
 }
 
-/// Asks which agents run, of the plan and of the team as it was started before.
+/// Asks which agents run, among those of the plan and of the team's earlier start.
 fn presences(home: &Path, plan: &Plan, known: Option<&TeamRecord>) -> Presences {
     let known = known.into_iter().flat_map(|known| &known.agents).map(|member| &member.name);
     Presences::ask(home, plan.agents.iter().map(|it| &it.agent.name).chain(known))
@@ -395,8 +395,8 @@ impl<'a> Starter<'a> {
     }
 
     /// Notes that an agent is to get a first prompt: if this command is interrupted before it has
-    /// sent that, the next one does. A prompt that still waits, since the agent ended before it got
-    /// that, is not sent twice.
+    /// sent that, the next one does. A prompt that still waits because the agent ended earlier is
+    /// not sent twice.
     fn owe_prompt(&mut self, name: &str) -> Result<(), Failure> {
         let Some(member) = self.record.member(name).filter(|it| !it.owes_prompt) else {
             return Ok(());
@@ -417,7 +417,7 @@ impl<'a> Starter<'a> {
             return Ok(());
         };
         let id = member.prompt.clone().unwrap_or_default();
-        // The command before may have been interrupted after it had sent the prompt.
+        // An earlier command may have been interrupted after it sent the prompt.
         if progress(&self.client, &id)? == Progress::Unknown {
             let id = Some(SendId(id));
             let message = Outgoing { id, ..Outgoing::message(name, prompt) };

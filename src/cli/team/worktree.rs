@@ -83,7 +83,7 @@ pub(super) fn remove(path: &Path) -> Result<bool, Failure> {
     let common = common(path)?;
     git(&common, &["--git-dir=.", "worktree", "remove", "--", &path.to_string_lossy()])
         .map_err(|failure| failure.hint("it stays; commit what is in it first"))?;
-    // The folder of all worktrees goes with the last one.
+    // The folder of all worktrees is removed with the last one.
     if let Some(folder) = path.parent() {
         drop(fs::remove_dir(folder));
     }

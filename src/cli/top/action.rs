@@ -19,7 +19,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// The number of rows of the step, in a pane of that height.
+    /// The number of rows of the step, in a pane of this height.
     pub(super) fn rows(self, height: usize) -> isize {
         let page = isize::try_from(height.max(2) - 1).unwrap_or(isize::MAX);
         match self {

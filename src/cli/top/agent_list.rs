@@ -20,7 +20,7 @@ impl AgentList {
         agents.sort_by_cached_key(Agent::rank);
         let differ = self.agents != agents;
         self.agents = agents;
-        // A selection that only means "the first" would move while the person aims.
+        // A selection that only meant "the first" would move while the person acts.
         if self.selected.is_none() {
             self.selected = self.agents.first().map(|agent| agent.name.clone());
         }
@@ -35,7 +35,7 @@ impl AgentList {
         self.agents.iter_mut().find(|agent| agent.name == name)
     }
 
-    /// The agents that match a filter. Without a filter, those that are not summed up.
+    /// The agents that match a filter. Without a filter, the agents with their own rows.
     pub(super) fn matching(&self, filter: &str) -> Vec<&Agent> {
         let lower = filter.to_lowercase();
         let agents = self.agents.iter().filter(|agent| agent.contains(&lower));
@@ -61,8 +61,8 @@ impl AgentList {
         self.hides_away = !self.hides_away;
     }
 
-    /// The position of the selected agent among those that match a filter: of the first, if the
-    /// selected one does not match.
+    /// The position of the selected agent among those that match a filter, or of the first one if
+    /// the selected agent does not match.
     pub(super) fn selected_at(&self, filter: &str) -> Option<usize> {
         let shown = self.matching(filter);
         let is_selected = |agent: &&Agent| self.selected.as_ref() == Some(&agent.name);
@@ -79,7 +79,7 @@ impl AgentList {
         self.first
     }
 
-    /// Selects the agent that many rows after the selected one.
+    /// Selects the agent `by` rows after the selected one.
     pub(super) fn step(&mut self, filter: &str, by: isize) {
         let (Some(from), shown) = (self.selected_at(filter), self.matching(filter)) else { return };
         let to = from.saturating_add_signed(by).min(shown.len() - 1);
@@ -92,8 +92,8 @@ impl AgentList {
         self.selected = name.or_else(|| self.selected.take());
     }
 
-    /// Selects the next agent that waits for its person, after the last the first. Returns false if
-    /// none waits.
+    /// Selects the next agent that waits for its person, wrapping around. Returns false if none
+    /// waits.
     pub(super) fn select_next(&mut self, filter: &str) -> bool {
         let (shown, from) = (self.matching(filter), self.selected_at(filter).unwrap_or(0));
         let mut others = shown.iter().cycle().skip(from + 1).take(shown.len());
@@ -103,7 +103,7 @@ impl AgentList {
         is_found
     }
 
-    /// Keeps the selected agent visible in a pane that shows that many rows.
+    /// Keeps the selected agent visible in a pane of this many rows.
     pub(super) fn settle(&mut self, filter: &str, height: usize) {
         let count = self.matching(filter).len();
         let at = self.selected_at(filter).unwrap_or(0);

@@ -38,7 +38,8 @@ use std::{
 /// The time between two lists of agents, and before another attempt to join.
 const POLL_MS: u64 = 1000;
 
-/// The pause after a short read of messages. They are late by as much, and cost less together.
+/// The pause after a short read of messages. It delays messages, but handling them together costs
+/// less.
 const READ_PAUSE: Duration = Duration::from_millis(50);
 
 /// The most messages that are handed over together.
@@ -91,7 +92,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Joins the running daemon as the person, without a word on the terminal.
+    /// Joins the running daemon as the person, without output on the terminal.
     pub(super) fn join(&mut self) -> Result<Client, Failure> {
         self.join_with_pauses(Duration::ZERO)
     }
@@ -110,7 +111,7 @@ impl Source {
     /// Lists the agents until `wake` has no sender. A message there asks for a list at once.
     pub(super) fn follow_agents(mut self, wake: &Receiver<()>) {
         loop {
-            // Without a daemon, too: after a reboot, none runs until an agent does.
+            // Needed without a daemon, too: after a reboot, none runs until an agent runs.
             let joined = self.send_cut_off().and_then(|()| Ok(self.join()?));
             let end = joined.and_then(|client| {
                 self.send(Update::Joined(client.endpoint().to_owned()))?;
@@ -130,7 +131,7 @@ impl Source {
             let end = joined.map_err(End::from).and_then(|client| {
                 call(&client, RequestName::Tap, None)?;
                 self.send(Update::Following(Ok(())))?;
-                // Also after a reconnection: messages that were routed meanwhile are added.
+                // Done after a reconnection, too, to add the messages that were routed meanwhile.
                 self.send_history(&client)?;
                 self.receive_messages(&client, stop)
             });
@@ -253,7 +254,7 @@ fn pause(wake: &Receiver<()>) -> bool {
     !matches!(waited, Err(RecvTimeoutError::Disconnected))
 }
 
-/// Waits until agents are listed again. Returns whether that was asked for.
+/// Waits until the next list of agents is due. Returns whether it was requested.
 fn wait(client: &Client, wake: &Receiver<()>) -> Result<bool, End> {
     let until = clock::monotonic_ms() + POLL_MS;
     loop {

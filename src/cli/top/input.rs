@@ -1,8 +1,8 @@
 //! The thread that reads the keys of `top`.
 //!
-//! The library that reads them may wait for the next key when it was only asked whether there is
-//! one: after half of a sequence, or if the system has reported the same key twice. So it gets a
-//! separate thread, and the screen never waits for it.
+//! The library that reads them may block until the next key although it was only asked whether
+//! there is one: after half of a sequence, or if the system has reported the same key twice. So it
+//! gets a separate thread, and the screen never waits for it.
 
 use crate::cli::failure::Failure;
 use crossbeam_channel::{Receiver, Sender, bounded};

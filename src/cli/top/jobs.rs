@@ -69,7 +69,7 @@ impl Source {
         }
     }
 
-    /// Carries out an order, and returns its outcome. That of a start comes later.
+    /// Carries out an order, and returns its outcome. The outcome of a start comes later.
     fn order(&mut self, order: Order, starting: &mut Starting) -> Result<Option<Update>, Failure> {
         let done = match order {
             Order::Send { to, text } => Update::Notice(self.send_message(&to, text)?),

@@ -8,8 +8,8 @@ const PANES_ROWS_MIN: u16 = 6;
 /// The rows of the pane of messages, if it is shown with the others.
 const MESSAGES_ROWS_MIN: u16 = 3;
 
-/// The rows of the pane of agents that small terminals have, too: a heading, twelve agents, and the
-/// line about those that are away.
+/// The minimum number of rows of the pane of agents: a heading, twelve agents, and the line about
+/// those that are away.
 const AGENTS_ROWS: u16 = 14;
 
 /// The minimum number of columns for showing the screen of the selected agent.
@@ -38,7 +38,7 @@ pub(super) struct Areas {
     pub(super) details: Rect,
     /// The messages: a heading and a row for each.
     pub(super) messages: Rect,
-    /// The screen of the selected agent, after a line.
+    /// The screen of the selected agent, below a line.
     pub(super) preview: Rect,
     /// The three panes together.
     pub(super) body: Rect,

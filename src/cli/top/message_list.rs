@@ -12,7 +12,7 @@ const TAB: &str = "    ";
 /// A list of messages that the pane can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List {
-    /// All messages as they are routed, with those of the history before.
+    /// All messages as they are routed, after the messages of the history.
     Conversation,
     /// Messages that were not delivered.
     DeadLetters,

@@ -68,7 +68,7 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    /// Whether the agents and the messages are drawn, and no page in their place.
+    /// Whether the agents and the messages are drawn, rather than a page.
     fn draws_panes(&self) -> bool {
         !matches!(self, Self::Help(_) | Self::Reading(..))
     }
@@ -115,8 +115,8 @@ pub(super) struct Model {
     /// The number of messages that were routed too fast to be shown.
     pub(super) lost: u64,
     is_changed: bool,
-    /// The dialog that the last drawing shows whole, and its agent: the one that the person has
-    /// seen.
+    /// The dialog that the last drawing showed completely, so that the person has seen it, and its
+    /// agent.
     drawn_dialog: Option<(String, Dialog)>,
 }
 
@@ -219,7 +219,7 @@ impl Model {
         usize::from(has_sum) + usize::from(!self.offered().is_empty())
     }
 
-    /// The agents that have one line together. Those that were cut off have a line of their own.
+    /// The agents that have one line together. Agents that were cut off have a separate line.
     pub(super) fn summed_up_agents(&self) -> Vec<&Agent> {
         let offered = self.offered();
         let mut agents = self.agents.summed_up(&self.filter);
@@ -273,7 +273,7 @@ impl Model {
         self.letters.len()
     }
 
-    /// The message that is read, or else chosen in the pane of messages.
+    /// The open message, or else the selected one in the pane of messages.
     fn chosen(&self) -> Option<&Message> {
         match &self.mode {
             Mode::Reading(message, _) => Some(message),
@@ -529,8 +529,8 @@ pub(super) mod tests {
         assert_eq!(model.act(Action::Choose(1)), chosen("Bob", 1, 1));
     }
 
-    /// Neither a page that covers the panes nor a terminal that is too small for the question and
-    /// all choices leaves it to be answered.
+    /// A question cannot be answered while a page covers the panes, or in a terminal too small for
+    /// the question and all choices.
     #[test]
     fn question_that_is_not_drawn_whole_gets_no_choice() {
         let asks = Agent { dialog: Some(dialog(1)), ..agent("Cid", Need::Permission, "waits") };

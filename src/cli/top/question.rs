@@ -14,8 +14,8 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// Fits a dialog's text and its choices into the rows below the first one of an area. Some of
-    /// both is there, however few rows there are.
+    /// Fits a dialog's text and its choices into the rows below the first one of an area. Parts of
+    /// both are shown, however few rows there are.
     pub(super) fn fitted(dialog: &Dialog, area: Rect) -> Self {
         let room = Areas::rows(area);
         let choices = dialog.choices.iter().enumerate();
@@ -30,7 +30,7 @@ impl Question {
 }
 
 /// Fits lines into rows: each on its own row if there are enough, or else together, cut at the end.
-/// Returns also whether nothing was cut there.
+/// Also returns whether nothing was cut.
 fn fitted(lines: Vec<String>, separator: &str, width: usize, rows: usize) -> (Vec<String>, bool) {
     if lines.len() <= rows {
         return (lines, true);

@@ -40,8 +40,8 @@ static HAS_TITLE: AtomicBool = AtomicBool::new(false);
 const TITLE: &str = "agent-relay top";
 const TITLE_WAITS: &str = "! agent-relay top";
 
-/// Standard output, which gets nothing more once the terminal is restored: the library would write
-/// to it when it is dropped, and panic if both that and its report of the error fail.
+/// Standard output, which gets nothing more once the terminal is restored: the library writes to it
+/// when it is dropped, and panics if that and its report of the error fail.
 struct Output;
 
 impl Write for Output {
@@ -59,7 +59,7 @@ pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<Output>>,
     /// The area that is drawn on.
     area: Rect,
-    /// The terminal's title; `None` if it is the terminal's own.
+    /// The terminal's title; `None` for the terminal's own title.
     title: Option<&'static str>,
 }
 

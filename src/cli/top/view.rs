@@ -28,7 +28,7 @@ const COLUMNS_NARROW: [usize; 3] = [0, 1, 4];
 /// The width that makes a terminal narrow if it has less.
 const WIDTH_MIN: u16 = 60;
 
-/// The columns of a name, at least; wide terminals show more of it.
+/// The minimum width of a name; wide terminals show more.
 const NAME_COLUMNS: u16 = 24;
 
 /// The keys that the last line always shows.
@@ -85,8 +85,8 @@ impl Styles {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// The style of a selected row. A reversed row has the terminal's own colours, since others
-    /// might not be readable on each other.
+    /// The style of a selected row. A reversed row has the terminal's own colours, since other
+    /// combinations might be unreadable.
     fn selected(self, style: Style, is_active: bool) -> Style {
         match is_active {
             true => Style::new()
@@ -290,19 +290,19 @@ impl Pane<'_> {
         self.page(&lines, first, area);
     }
 
-    /// Draws the chosen message with its whole text, from a row on.
+    /// Draws the chosen message with its whole text, beginning at a row.
     fn reading(&mut self, message: &Message, first: usize, area: Rect) {
         self.page(&message.page(area.width.into()), first, area);
     }
 
-    /// Draws lines from one of them on. The first of all is a heading.
+    /// Draws lines, beginning at one of them. The very first line is a heading.
     fn page(&mut self, lines: &[String], first: usize, area: Rect) {
         for (row, (at, line)) in lines.iter().enumerate().skip(first).enumerate() {
             self.line(area, row, line, if at == 0 { Styles::bold() } else { Style::new() });
         }
     }
 
-    /// Draws a text from a row on, broken between words.
+    /// Draws a text, beginning at a row, broken between words.
     fn broken(&mut self, area: Rect, from: usize, text: &str) {
         let broken = table::broken(text, usize::from(area.width).max(1), 0);
         for (row, line) in broken.lines().enumerate() {
@@ -344,7 +344,7 @@ impl Pane<'_> {
         }
     }
 
-    /// Draws the line that is typed after a label. Returns the cursor's position.
+    /// Draws the input line after a label. Returns the cursor's position.
     fn typed(&mut self, label: &str, editor: &Editor, area: Rect) -> Option<Position> {
         // At least half of the line is for the input.
         let label = cut(label, usize::from(area.width / 2));

@@ -199,8 +199,8 @@ impl ControlClients {
         }
     }
 
-    /// Takes the keys of one client, if a client has keys waiting. While a paste is open, only its
-    /// client's are taken.
+    /// Takes the keys of one client, if any have keys waiting. While a paste is open, only its
+    /// client's keys are taken.
     pub(in crate::wrap) fn take_keys(&mut self, now: Moment) -> Option<Vec<u8>> {
         if !self.left_keys.is_empty() {
             return Some(mem::take(&mut self.left_keys));
@@ -328,7 +328,7 @@ struct Client {
     /// Keys that the terminal side has not accepted yet.
     keys: Vec<u8>,
     paste: Paste,
-    /// Whether no further request of the client is read until the terminal side accepts the keys.
+    /// Whether the client's requests are not read until the terminal side accepts the keys.
     is_paused: bool,
     attachment: Option<Attachment>,
     /// Whether output was lost, so that only a snapshot shows the screen again.
@@ -625,7 +625,7 @@ impl Client {
         (!may_idle).then(|| self.requested_at.plus(IDLE_MS))
     }
 
-    /// The keys that end the paste that the client has left open, if it has.
+    /// The keys that end the paste that the client has left open, if there is one.
     fn end_of_paste(&self) -> &'static [u8] {
         if self.paste.is_unfinished() { paste::ENDS } else { &[] }
     }
@@ -639,7 +639,7 @@ impl Client {
                 self.handle.hang_up();
                 false
             }
-            // The wrapper closes the connection when nothing of the agent is left.
+            // The wrapper closes the connection when all of the agent's processes have ended.
             None if self.awaits_end => true,
             None => !self.is_closing && self.idle_until().is_none_or(|until| until > now),
         }

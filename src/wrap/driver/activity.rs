@@ -72,7 +72,7 @@ impl ActivityReports {
         self.answer = None;
         if let Some(Err(error)) = answer {
             tracing::info!("the daemon does not take the report of what the agent does: {error}");
-            // An older daemon does not know the request. Other refusals pass.
+            // An older daemon does not know the request. Other refusals are temporary.
             self.is_off = matches!(&error, ClientError::Refused(nack) if is_final(nack));
         }
         if self.has_changed {

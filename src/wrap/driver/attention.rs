@@ -19,7 +19,7 @@ pub(super) struct PersonWatch {
     attention: Attention,
     /// Whether the wrapper has a person's terminal.
     has_terminal: bool,
-    /// The agent's sign, and the one that the thread which adds to the screen was given last.
+    /// The agent's sign, and the last sign that was given to the thread that writes to the screen.
     sign: Option<Sign>,
     added_sign: Option<Sign>,
     /// The next alert for that thread.
@@ -69,12 +69,12 @@ impl PersonWatch {
         }
     }
 
-    /// Notes the daemon's answer to a message. Returns whether it is one to the person.
+    /// Notes the daemon's answer to a message. Returns whether the message was to the person.
     pub(super) fn accepted(&mut self, handle: SendHandle) -> bool {
         self.unanswered.remove(&handle)
     }
 
-    /// Notes that an addition is on the screen, and hands over the next one.
+    /// Notes that the last addition is on the screen, and hands over the next one.
     pub(super) fn added(&mut self, additions: &Sender<Addition>) {
         self.is_adding = false;
         self.add_next(additions);
@@ -91,7 +91,7 @@ impl PersonWatch {
             Some(Addition::Sign(self.sign))
         };
         if let Some(next) = next {
-            // If the thread has ended, so has the person's terminal.
+            // If the thread has ended, the person's terminal has ended, too.
             self.is_adding = additions.try_send(next).is_ok();
         }
     }

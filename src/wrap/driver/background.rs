@@ -9,7 +9,7 @@ use crate::wrap::{
 use crossbeam_channel::never;
 use std::mem;
 
-/// The bytes of keys that may wait, before the person's terminal is not read any more.
+/// The limit for bytes of keys that wait, before reading from the person's terminal pauses.
 const HELD_KEYS_MAX: usize = 64 << 10;
 
 impl Driver {
@@ -35,7 +35,7 @@ impl Driver {
         self.detach();
     }
 
-    /// Whether keys are looked at although the program reads none: one of them may detach.
+    /// Whether keys are examined although the program reads none, since one of them may detach.
     pub(super) fn holds_keys(&self) -> bool {
         self.parts.background.is_some() && self.held_keys.len() < HELD_KEYS_MAX
     }
@@ -75,7 +75,7 @@ impl Driver {
     /// Handles the end of the person's terminal.
     pub(super) fn hang_up(&mut self) {
         let background = self.parts.background.take();
-        // A terminal is also gone if the front was killed that leads its session.
+        // The terminal is also gone if the front led its session and was killed.
         match background.filter(|background| background.front.runs()) {
             Some(background) => {
                 let line = "the terminal is gone; the agent goes on without it";

@@ -1,4 +1,4 @@
-//! An index of a CLI's transcripts. Each look checks the entries modified last and, in rotation, a
+//! An index of a CLI's transcripts. Each scan checks the entries modified last and, in rotation, a
 //! few of the others, so its cost does not grow with the number of old transcripts.
 
 use std::{
@@ -8,14 +8,14 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// The number of most recently modified entries that each look checks.
+/// The number of most recently modified entries that each scan checks.
 const RECENT_MAX: usize = 128;
 
-/// The number of other entries that each look checks, in rotation.
+/// The number of other entries that each scan checks, in rotation.
 const OTHERS_MAX: usize = 64;
 
-/// The coarsest resolution of modification times. A folder modified later than this ago is listed
-/// again, as it may have changed since without a new time.
+/// The coarsest resolution of modification times. A folder modified within this time is listed
+/// again, since it may have changed without a new time.
 const COARSE: Duration = Duration::from_secs(2);
 
 /// The transcripts below a folder, and the folders that hold them.
@@ -33,7 +33,7 @@ pub(super) struct Catalogue {
 #[derive(Debug)]
 struct Entry {
     path: PathBuf,
-    /// The number of names of the pattern that lead to a folder; one more for a transcript.
+    /// The depth of a folder in the pattern, or of a transcript, which is one deeper.
     depth: usize,
     modified: SystemTime,
 }
@@ -46,7 +46,7 @@ impl Catalogue {
     }
 
     /// Returns the transcripts below `home` that were modified at `since` or later, as far as the
-    /// look finds them. The first look checks all.
+    /// scan finds them. The first scan checks all.
     pub(super) fn look(&mut self, home: &Path, since: SystemTime) -> Vec<PathBuf> {
         let mut changed = self.entries.is_empty() || !self.known.contains(home);
         if changed {
@@ -136,7 +136,7 @@ mod tests {
             Self(root)
         }
 
-        /// Writes a file that was modified that many seconds after 2001.
+        /// Writes a file that was modified this many seconds after 2001.
         fn write(&self, path: &str, seconds: u64) -> PathBuf {
             let path = self.0.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();

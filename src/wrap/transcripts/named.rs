@@ -1,8 +1,8 @@
 //! A transcript that a hook has named, and the check whether a transcript may be used.
 //!
-//! The key of hooks proves that the agent's hook or one of its commands speaks, which may name any
-//! file. So the file is checked here, whatever the hook itself has checked. A transcript that is
-//! found in another way is checked, too.
+//! A valid key proves that the agent's hook or one of its commands reports, but either may name any
+//! file. So the file is checked here, whatever the hook itself has checked. Transcripts found in
+//! another way are checked, too.
 
 use super::catalogue::is_transcript;
 use platform::paths;
@@ -32,7 +32,7 @@ pub(super) enum Refusal {
     Folder,
     /// The file is a link, a directory or the like.
     Kind,
-    /// The file is another user's, or others can change it, or it cannot be looked at.
+    /// The file is another user's, or others can change it, or it cannot be examined.
     Access(io::Error),
     /// The transcript is a subagent's.
     Subagent,

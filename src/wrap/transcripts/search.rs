@@ -33,13 +33,13 @@ const SEARCH_AGAIN_MS: u64 = 1000;
 const UNDECIDED_MS: u64 = 10_000;
 
 /// The tolerance of a file's modification time, which may come from a coarser clock or be in whole
-/// seconds. Lines have timestamps of their own.
+/// seconds. Lines have their own timestamps.
 const MODIFIED_TOLERANCE_MS: u64 = 2000;
 
 /// The longest time from a record until the system names its transcript as the command's.
 const IDENTIFIED_LATE_MS: u64 = 5000;
 
-/// The smallest step back of the wall clock that is followed. Lines are dated by that clock.
+/// The smallest step back of the wall clock that counts. Lines are dated by that clock.
 const SET_BACK_MS: u64 = 5000;
 
 /// The most transcripts that are read at a time.
@@ -70,9 +70,9 @@ pub(super) struct Search {
     /// The wall clock time when the command took over the conversation that the system names now.
     /// Earlier records are another agent's.
     own_since_ms: u64,
-    /// The transcript that a hook has named last, until it is there.
+    /// The transcript that a hook has named last, until it exists.
     named: Option<Named>,
-    /// Whether hooks name the command's transcripts, so that no candidates are looked for.
+    /// Whether hooks name the command's transcripts, so that no search for candidates is needed.
     is_named_by_hooks: bool,
     followed: Vec<Followed>,
     /// Transcripts that are not being read. A transcript that grows again keeps its id, and only
@@ -142,7 +142,7 @@ impl Search {
         self.make_due();
     }
 
-    /// Makes the next look search for transcripts, even if no search is due.
+    /// Makes the next scan search for transcripts, even if no search is due.
     pub(super) fn make_due(&mut self) {
         self.searched_ms = None;
     }
@@ -174,8 +174,8 @@ impl Search {
         Ok(())
     }
 
-    /// Follows the wall clock. If it was set back, all moments before which lines are skipped are
-    /// set back, too.
+    /// Follows the wall clock. If it was set back, the limits for skipping older lines are set
+    /// back, too.
     fn follow_clock(&mut self, now_ms: u64, wall_ms: u64) {
         let ahead_ms = wall_ms.saturating_sub(now_ms);
         let lost_ms = self.wall_ahead_ms.saturating_sub(ahead_ms);
@@ -224,8 +224,8 @@ impl Search {
         paths.iter().try_for_each(|path| self.add(path, is_own, &paths, events))
     }
 
-    /// Whether a transcript that was found may be used. Its path becomes the real one: the user may
-    /// keep a folder elsewhere, behind a link.
+    /// Whether a found transcript may be used. Its path is replaced by the real one, since the user
+    /// may have put a link in place of a folder.
     fn is_usable(&mut self, path: &mut PathBuf) -> bool {
         match named::real_path(path) {
             Ok(Some(real)) => *path = real,
@@ -259,8 +259,8 @@ impl Search {
         Ok(())
     }
 
-    /// Returns the real path of a transcript that a hook has named; `None` as long as the file or
-    /// its first line is not there.
+    /// Returns the real path of a transcript that a hook has named; `None` until the file and its
+    /// first line exist.
     fn check_named(&mut self, path: &Path) -> Result<Option<PathBuf>, Refusal> {
         let Some(path) = named::check(path, &self.home, self.format)? else { return Ok(None) };
         if let Location::ByProcess = self.format.location {
@@ -326,8 +326,8 @@ impl Search {
         Followed::new(id, path, self.format, since_ms)
     }
 
-    /// Forgets a transcript that was not the command's until now, when the command continues
-    /// another agent's conversation. The records that were read from it do not count.
+    /// Forgets a transcript that was not the command's, when the command continues another agent's
+    /// conversation. The records read from it so far do not count.
     fn forget_unowned(&mut self, path: &Path, events: &Sender<Event>) -> Result<(), DriverGone> {
         if self.closed.get(path).is_some_and(|closed| !closed.is_own) {
             self.closed.remove(path);
@@ -441,8 +441,8 @@ impl Search {
         })
     }
 
-    /// The leader of the conversation in a transcript: `Subagent`, `Here` or `Elsewhere`. `None` as
-    /// long as the transcript's first line is incomplete.
+    /// The leader of the conversation in a transcript: `Subagent`, `Here` or `Elsewhere`. `None`
+    /// while the transcript's first line is incomplete.
     fn leader(&mut self, path: &Path) -> Option<Leader> {
         if let Some(leader) = self.leaders.get(path) {
             return Some(leader.clone());
@@ -503,7 +503,7 @@ fn directories(directory: &Path) -> Vec<PathBuf> {
     entries(directory).into_iter().filter(|path| path.is_dir()).collect()
 }
 
-/// The first line of a file; `None` as long as the line is incomplete.
+/// The first line of a file; `None` while the line is incomplete.
 fn first_line(path: &Path) -> Option<String> {
     let mut line = String::new();
     let file = open_file_of_others(path).ok()?.take(HEAD_BYTES_MAX);

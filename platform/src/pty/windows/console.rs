@@ -24,7 +24,7 @@ use windows_sys::{
 
 use crate::{pty::Size, refusal, security::wide};
 
-/// The flag that makes a console keep wrapped lines when its size changesinstead of printing them
+/// The flag that makes a console keep wrapped lines when its size changes instead of printing them
 /// again.
 const RESIZE_QUIRK: u32 = 2;
 /// The flag that makes a console accept keys as win32-input-mode sequences, which state all that a

@@ -219,7 +219,7 @@ fn agents_that_were_cut_off_are_offered() {
     assert_eq!(shown(&model)[2], "1 cut off (R starts it again): db");
 }
 
-/// Of a question that is too long for its pane, the text and the choices are shown in part.
+/// If a question is too long for its pane, parts of the text and of the choices are shown.
 #[test]
 fn question_in_a_small_terminal() {
     let mut model = twelve(60, 14);

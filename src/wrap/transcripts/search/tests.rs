@@ -44,7 +44,7 @@ impl TestHome {
         self.write(&format!("tmp/here/chats/session-{number}.jsonl"), &head)
     }
 
-    /// Creates a transcript of Claude Code, of words that were said so long ago.
+    /// Creates a transcript of Claude Code, with words from `ago` before now.
     fn session(&self, session: &str, words: &[(&str, u64)]) -> PathBuf {
         let line = |(word, ago_ms): &(&str, u64)| {
             let at = calendar::utc(clock::unix_ms() - ago_ms);
@@ -91,7 +91,7 @@ fn words(events: &Receiver<Event>) -> Vec<String> {
     replies(events).into_iter().map(|(_, word)| word).collect()
 }
 
-/// Names a transcript as a hook does that reports so long ago, and looks for it.
+/// Names a transcript like a hook that reported this long ago, and searches for it.
 fn name(search: &mut Search, path: &Path, ago_ms: u64, sender: &Sender<Event>) {
     let since_ms = clock::unix_ms() - ago_ms;
     search.name(Named { path: path.to_owned(), since_ms });
@@ -377,7 +377,7 @@ fn records_are_read_after_the_clock_was_set_back() {
     append(&chat, &reply("after", since_ms - HOUR_MS), 0);
     look(&mut search, &sender);
     assert_eq!(replies(&events), [(0, "after".to_owned())]);
-    // A difference of 100 ms is the time between the two readings, not a clock that was set back.
+    // A difference of 100 ms is the time between the two readings, not a step back of the clock.
     search.follow_clock(now, now + search.wall_ahead_ms - 100);
     append(&chat, &reply("long ago", since_ms - HOUR_MS - 50), 0);
     look(&mut search, &sender);
