@@ -117,7 +117,7 @@ step stop; report Stop end; printf '\033[2J\033[H'
 step end
 "#;
 
-/// Waits until Ann's activity is that many milliseconds old.
+/// Waits until Ann's activity is this many milliseconds old.
 #[track_caller]
 pub(crate) fn await_age(sandbox: &Sandbox, ms: u64) {
     until("the activity lasts", || {
@@ -132,7 +132,7 @@ fn ann(sandbox: &Sandbox) -> Value {
     rows.filter_map(Result::ok).find(|row| row["name"] == "Ann").unwrap_or_default()
 }
 
-/// Waits until the hooks of Ann have reported what she does.
+/// Waits until the hooks of Ann have reported her activity.
 #[track_caller]
 pub(crate) fn await_activity(sandbox: &Sandbox, activity: &str) {
     until(activity, || {

@@ -346,7 +346,7 @@ fn hundreds_of_agents_of_other_machines_take_no_threads() {
         clients.join(Settings { local: true, ..settings }).unwrap();
     }
     let more = threads(&sandbox).zip(before).map(|(now, before)| now.saturating_sub(before));
-    // The connection's reader, and a writer if the system once did not take all at once.
+    // The connection's reader, and a writer if a write of the system was once short.
     assert!(more.is_none_or(|more| more <= 2), "{more:?} threads more");
     // After the daemon's end, all come back.
     sandbox.kill();

@@ -367,7 +367,7 @@ fn home_alone_names_its_own_daemon() {
         let status = out(&relay(&home, &["status", "--json"], DONE));
         let own = serde_json::to_string(&home).unwrap();
         assert!(status.contains(&format!("\"home\":{own}")), "{status}");
-        // Named by its endpoint, another home's daemon is used, but not without a word.
+        // Another home's daemon is used if its endpoint is named, with a notice.
         let endpoint = sandbox.endpoint();
         let used = relay(&home, &["--endpoint", endpoint.as_text(), "agents"], DONE);
         assert!(err(&used).contains("has another home, and you are a guest there"), "{used:?}");
@@ -892,7 +892,7 @@ fn gemini_extension_takes_only_a_free_directory() {
         assert!(said.contains("Gemini CLI's hooks were never tried on Windows"), "{said}");
         return;
     }
-    // A new directory, then one that has the extension.
+    // First a new directory, then one with the extension.
     for _ in 0..2 {
         let said = out(&write(&directory, DONE));
         let remedy = format!("gemini extensions link {}\n", directory.display());

@@ -157,7 +157,8 @@ fn candidates(sandbox: &Sandbox, words: &[&str]) -> String {
     out(&ended)
 }
 
-/// Returns the candidates for a line, and retries while only those without a daemon are offered.
+/// Returns the candidates for a line, and retries while only the candidates without a daemon are
+/// offered.
 fn candidates_of_daemon(sandbox: &Sandbox, words: &[&str]) -> String {
     let mut found = String::new();
     until("the daemon has answered", || {

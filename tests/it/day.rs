@@ -51,7 +51,7 @@ while arguments[0] != "--resume" and not subprocess.run(hook, **options).stdout:
 os.execv(f"{home}/toy/claude", ["claude", *(["work"] if name in ["web", "text"] else [])])
 "#;
 
-/// The stand-in shows its work otherwise than Claude Code does.
+/// The stand-in shows its work differently from Claude Code.
 const RECIPE: &str = "[[recipe]]\nname = 'claude'\nbusy_status = ['^working']\n";
 
 /// A day: the terminals of a person in the directory `shop`, and the screens so far.

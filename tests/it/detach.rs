@@ -63,7 +63,7 @@ fn say(terminal: &mut Terminal, word: &str) {
     terminal.wait_for_row(&format!("heard: {word}"));
 }
 
-/// Ends a server of tmux, whatever becomes of the test.
+/// Ends a tmux server, however the test ends.
 struct Ending<'a>(&'a Sandbox);
 
 impl Drop for Ending<'_> {
@@ -113,7 +113,7 @@ fn detached_agent_gives_the_shell_back_and_runs_on() {
     assert!(shell.bytes().windows(8).any(|bytes| bytes == b"\x1b[?1002l"), "the mouse stays on");
     let state = state(&sandbox);
     assert_eq!((&state["has_terminal"], &state["attached"]), (&Value::Null, &0.into()));
-    // Where the system shows them: no file of the wrapper is a terminal of somebody else.
+    // Where the system shows them, no open file of the wrapper is another process's terminal.
     let files = fs::read_dir(format!("/proc/{}/fd", state["wrapper_pid"]));
     for file in files.into_iter().flatten().flatten() {
         let file = fs::read_link(file.path()).unwrap_or_default();
@@ -241,7 +241,7 @@ fn agent_in_a_wrapped_shell_detaches_from_it() {
 
 #[test]
 fn agent_that_reads_nothing_is_detached_from() {
-    // More than its terminal and the wrapper take for it.
+    // More than the terminal and the wrapper buffer.
     const KEYS: usize = 90_000;
     let sandbox = Sandbox::new();
     let program = claude::install_with_hooks(&sandbox, "stty raw\necho ready\nexec sleep 1000\n");

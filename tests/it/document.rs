@@ -410,7 +410,7 @@ fn check_message(envelope: &Envelope<'_>) {
     }
 }
 
-/// Checks the members of a `payload_meta`: those that the daemon reads, and `replyTo`.
+/// Checks the members of a `payload_meta`: the ones that the daemon reads, and `replyTo`.
 fn check_meta(meta: &str) {
     if meta.contains("\"replyTo\"") {
         return check::<ReplyMeta<'_>>(meta);

@@ -69,7 +69,7 @@ impl Running {
         event(&self.line())
     }
 
-    /// Checks that the next event is this one, so that none was told before it.
+    /// Checks that the next event is this one, so that none was printed before it.
     #[track_caller]
     fn expect_next(&self, expected: &str) {
         assert_eq!(short(&self.event()), expected);
@@ -202,7 +202,7 @@ fn options_select_events() {
         let told: Vec<_> = expected.iter().map(|_| short(&events.event())).collect();
         assert_eq!(told, expected, "{filter:?}");
     }
-    // An event for each filter, before which nothing else may be told.
+    // An event for each filter. Nothing else may be printed before it.
     ann.send_json(&json!({
         "v": 1, "type": "SEND", "id": "y", "ts": 0, "to": long, "topic": "a.b",
         "payload": {"kind": "message", "body": "three"}, "payload_meta": {"requires_ack": true},

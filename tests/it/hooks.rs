@@ -37,7 +37,7 @@ fn assert_silent(ended: &Output) {
     assert!(ended.stdout.is_empty() && ended.stderr.is_empty(), "{ended:?}");
 }
 
-/// Whatever a hook gets, and whether or not its wrapper is there, it is silent and ends with 0.
+/// A hook is silent and ends with 0 for any input, with or without its wrapper.
 #[test]
 fn hook_fails_in_silence() {
     let sandbox = Sandbox::empty();
@@ -82,7 +82,7 @@ fn hook_of_an_extension_needs_its_wrapper() {
     }
 }
 
-/// A command line of our own never looks so, and 2 would forbid something to the CLI.
+/// Our own command line never looks like this, and 2 would make the CLI forbid something.
 #[test]
 fn hook_with_other_words_explains_itself() {
     let sandbox = Sandbox::empty();

@@ -193,8 +193,8 @@ fn everything_killed_again_and_again_loses_nothing() {
     finish(&sandbox, &shared);
 }
 
-/// A wrapper dies when it has begun to type, when the text stands there, and when the program has
-/// read it: the message comes again unless the wrapper has acknowledged it.
+/// A wrapper is killed when it has begun to type, when the text is on the screen, and when the
+/// program has read it. The message is redelivered unless the wrapper has acknowledged it.
 #[test]
 fn message_of_a_killed_wrapper_is_typed_again_with_a_mark() {
     thread::scope(|scope| {
@@ -236,7 +236,7 @@ fn program_of_a_killed_wrapper_ends_and_its_name_is_free() {
     let mut bob = sandbox.join("Bob");
     let ann = wrap::wrap_line_reader(&sandbox, "Ann", &[]);
     let count = || roles::all_processes(&sandbox, &mut Vec::new());
-    // No process is counted where the system does not show them.
+    // Processes are not counted where the system does not show them.
     until("the daemon, the wrapper and its program run", || matches!(count(), 0 | 3));
     wrap::send(&mut bob, "Ann", "the message");
     ann.wait_for("[relay ");

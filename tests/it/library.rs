@@ -1,4 +1,4 @@
-//! The example of the Rust client library, as a program that others write has it.
+//! The example of the Rust client library, as in another project's program.
 
 use std::{
     io::{BufRead, BufReader},

@@ -19,7 +19,7 @@ use testkit::{
 
 const NARROW: Size = Size { rows: 24, cols: 80 };
 
-/// Sends a message, and returns the whole id of its delivery and the id that is printed.
+/// Sends a message, and returns its delivery's whole id and the printed id.
 fn send(sandbox: &Sandbox, to: &str, text: &str) -> (String, String) {
     let sent = run_with(sandbox, &["send", "--json", to, "-"], text.as_bytes(), DONE);
     let sent: Value = serde_json::from_slice(&sent.stdout).unwrap();
@@ -95,7 +95,7 @@ fn ambiguous_beginning_of_an_id_names_the_candidates_of_the_asker() {
     let ambiguous = err(&run(&sandbox, &["read", "abcdef"], FAILED));
     assert!(ambiguous.contains("2 ids begin with \"abcdef\""), "{ambiguous}");
     assert!(ambiguous.contains("; give more of it"), "{ambiguous}");
-    // A whole id is not taken for the beginning of others.
+    // A whole id does not match longer ids.
     assert!(out(&run(&sandbox, &["read", "abcd"], DONE)).ends_with("abcd\n"));
     assert!(out(&run(&sandbox, &["read", "abcdef02"], DONE)).ends_with("abcdef02-2\n"));
     // Cid sees none of them.
@@ -327,7 +327,7 @@ fn agent_cli_is_named_after_its_directory() {
     // A directory's name follows its agent, and stays the directory's.
     let runs = err(&run(&sandbox, &["rename", "api-2", "Eve"], FAILED));
     assert!(runs.contains("api-2 runs; end it first: `agent-relay stop api-2`"), "{runs}");
-    // Without a message, the names would be given back.
+    // Without a message, the names would be released.
     for name in ["api-2", "web-3"] {
         run(&sandbox, &["send", name, "hello"], DONE);
     }

@@ -510,7 +510,7 @@ fn bridge_and_stdio_link_two_machines_until_they_are_stopped() {
     await_presence(&pi, "Ann@laptop", false);
 }
 
-/// The agents that are connected, without those of a test's own.
+/// The connected agents, without the test's own.
 fn connected(sandbox: &Sandbox) -> Vec<String> {
     let agents = sandbox.operator().agents();
     let here = agents.iter().filter(|agent| agent["here"] == true);
@@ -578,7 +578,7 @@ fn side_of_an_earlier_version_gets_the_first_agents() {
     assert_eq!(hello["payload"]["more"], json!(agents[20..]));
     stranger.hello(1, &json!(["Bob"]));
     await_agent(&sandbox, "Bob@pi");
-    // All of them are exported: that one knows fewer is its own matter.
+    // All of them are exported, even if the other side knows fewer.
     let mut last = sandbox.join("a24");
     stranger.send(
         &json!({"v": 1, "type": "SEND", "id": "x", "ts": 0, "from": "Bob", "to": "a24",
@@ -589,7 +589,7 @@ fn side_of_an_earlier_version_gets_the_first_agents() {
     stranger.side.stop();
 }
 
-/// A later HELLO changes the agents, at most once a second, and never to names of others.
+/// A later HELLO changes the agents at most once a second, and never to other agents' names.
 #[test]
 fn later_hello_changes_the_agents_of_a_machine() {
     let sandbox = Sandbox::new();

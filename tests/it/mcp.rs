@@ -192,7 +192,7 @@ fn pages(server: &mut Server, id: &str, first: &str, mut offset: usize) -> Strin
     }
 }
 
-/// Returns where the next page begins, as a page says it.
+/// Returns the beginning of the next page, as stated by a page.
 fn next_offset(place: &str) -> Option<usize> {
     let (_, rest) = place.split_once("the offset ")?;
     rest.split_once(' ')?.0.parse().ok()

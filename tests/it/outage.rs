@@ -240,8 +240,8 @@ fn agent_cut_off_by_a_crash_is_listed_as_reconnecting() {
     assert_eq!(agent(&sandbox, "Ann").unwrap()["here"], true);
 }
 
-/// A killed daemon's listener accepts until the system has closed it, and its locks are free only
-/// after that.
+/// A killed daemon's listener accepts connections until the system has closed it, and its locks are
+/// released only after that.
 #[test]
 fn up_waits_until_a_killed_daemon_is_gone() {
     let sandbox = Sandbox::empty();

@@ -395,7 +395,7 @@ fn failed_spawn_is_explained() {
 #[test]
 fn crash_of_a_spawned_agent_is_logged() {
     let sandbox = Sandbox::new();
-    // A console of Windows takes the sequence, and shows the text.
+    // A Windows console consumes the sequence, and shows the text.
     let title = if SYSTEM == "windows" { "" } else { "\u{1b}]0;x\u{7}" };
     let why = format!("print panicked at {title}main.rs:1");
     let lines = example_program("lines");
@@ -528,7 +528,7 @@ fn half_typed_line_of_an_attached_person_delays_messages() {
 }
 
 /// Checks keys that begin like a terminal's answer to a query: a lone Esc, and an Esc with a `_`
-/// that nothing follows.
+/// without a continuation.
 #[test]
 fn escape_key_reaches_an_attached_agent() {
     let sandbox = Sandbox::new();
@@ -606,7 +606,7 @@ fn agent_outlives_its_window() {
     until("the log tells of it", || {
         fs::read_to_string(&log).is_ok_and(|text| text.contains("the agent goes on without it"))
     });
-    // From now on the wrapper answers for the terminal.
+    // Now the wrapper answers for the terminal.
     step("ask2");
     let mut other = attach(&sandbox, Size { rows: 20, cols: 70 }, &[]);
     other.wait_for("2: 033[");
@@ -822,7 +822,7 @@ fn dialog(sandbox: &Sandbox) -> Option<Dialog> {
     state.unwrap().dialog
 }
 
-/// Chooses in a dialog of Ann's. Returns why not, if it is refused.
+/// Chooses in a dialog of Ann's. Returns the reason if it is refused.
 fn choose(sandbox: &Sandbox, dialog: &Dialog, choice: usize) -> Option<String> {
     let visitor = Visitor::new(sandbox);
     visitor.ask(&Request::Choose { dialog: dialog.clone(), choice });

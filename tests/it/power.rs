@@ -38,7 +38,7 @@ fn durability_disk_syncs_before_each_acceptance() {
     }
 }
 
-/// The writes of an acceptance at most: the length and the content of each page that changes.
+/// The maximum number of writes for an acceptance: the length and the content of each changed page.
 const WRITES_MAX: usize = 24;
 
 #[test]

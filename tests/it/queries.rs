@@ -146,7 +146,7 @@ fn rename_is_whole_if_the_daemon_is_killed_meanwhile() {
         tap.ask("tap", &json!({"changes": true}));
         let line = ["rename", names[0], names[1]];
         let mut renaming = sandbox.command(line).stdout(Stdio::null()).spawn().unwrap();
-        // The store has the change at this moment, or gets it.
+        // The store has the change now, or gets it soon.
         let change = tap.expect("DELIVER")["payload"]["data"].take();
         assert_eq!((&change["agent"], &change["from"]), (&names[1].into(), &names[0].into()));
         sandbox.kill();
@@ -175,7 +175,7 @@ fn next_agent_of_a_forgotten_name_sees_nothing_of_the_one_before() {
     ann.expect("ACK");
     bob.leave();
     run(&sandbox, &["purge", "--forget", "Bob"], DONE);
-    // Ended deliveries come into the history by the next start at the latest.
+    // Ended deliveries are in the history after the next start at the latest.
     for is_restarted in [false, true] {
         if is_restarted {
             sandbox.kill();

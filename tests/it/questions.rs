@@ -134,7 +134,7 @@ fn asker_is_told_of_what_the_agent_does_instead() {
     drop(bob.report_activity(&idle).unwrap());
     let rests = "agent-relay: Bob has ended its turn without an answer; still waiting";
     assert_eq!(said.next().unwrap(), rests);
-    // An answer to something else is none, nor is one to this question that does not name it.
+    // An answer to something else does not count, nor does one that does not name this question.
     let mut other = Outgoing::message("@operator", "to another question");
     other.meta.reply_to = Some("1a2b3c4d-55f7".to_owned());
     bob.send(other).unwrap();

@@ -59,7 +59,7 @@ fn killed_agent_goes_on_in_its_own_conversation_with_its_mail() {
     let twice = sandbox.run(["restore", "Ann"]);
     assert!(String::from_utf8_lossy(&twice.stderr).contains("Ann runs already"), "{twice:?}");
 
-    // An agent that was stopped is not missed, but can be started again by its name.
+    // `restore` omits a stopped agent, but starts it if it is named.
     run(&sandbox, &["stop", "Ann"]);
     assert!(run(&sandbox, &["restore", "--all"]).contains("no agent was cut off"));
     run(&sandbox, &["restore", "ann"]);

@@ -138,7 +138,7 @@ fn unprivileged_prefix(sandbox: &Sandbox) -> Option<Vec<&'static str>> {
     has_setpriv.then(|| vec!["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
 }
 
-/// As `sudo` with the user's HOME, or `docker exec`.
+/// Like `sudo` with the user's HOME, or `docker exec`.
 #[test]
 fn root_leaves_no_file_in_a_home_of_another_user() {
     let sandbox = Sandbox::empty();
@@ -410,7 +410,7 @@ fn all_files(directory: &Path, found: &mut Vec<(String, Vec<u8>)>) {
 /// Collects the command lines and environments of the sandbox's processes, if the system shows
 /// them.
 pub(crate) fn all_processes(sandbox: &Sandbox, found: &mut Vec<(String, Vec<u8>)>) -> usize {
-    // Under Wine, /proc is Linux's, and lacks the environments of Windows programs.
+    // Under Wine, /proc belongs to Linux, and lacks the environments of Windows programs.
     let is_windows = env::var_os("ComSpec").is_some();
     let Some(processes) = fs::read_dir("/proc").ok().filter(|_| !is_windows) else { return 0 };
     let home = sandbox.home().display().to_string();

@@ -1,5 +1,5 @@
 //! Message texts that the shells of every system pass, as docs/CONFIGURATION.md shows, and homes
-//! with unusual characters in their paths, such as people's names have.
+//! with unusual characters in their paths, such as those in people's names.
 
 use crate::{
     commands::{DONE, FAILED, err, known, out, run, run_with},

@@ -37,9 +37,9 @@ const PACE: Duration = Duration::from_secs(1);
 const WARM_MESSAGES: usize = 5;
 const WARM_PART: u32 = 2;
 
-/// The most that a process may grow after the warm-up. The daemon keeps the outcomes of about
-/// 45,000 messages, in 40 MB. It reaches this number after four hours, and grows by less than this
-/// limit in an hour.
+/// The maximum growth of a process after the warm-up. The daemon keeps the outcomes of about 45,000
+/// messages, in 40 MB. It reaches this number after four hours, and grows by less than this limit
+/// in an hour.
 const GROWTH_BYTES_MAX: u64 = 16 << 20;
 
 /// The interval between printed reports.

@@ -142,7 +142,7 @@ fn team_is_started_stopped_and_goes_on() {
     let sandbox = shop(DAY);
     let shop = shop_of(&sandbox);
     let tree = sandbox.directory().join("shop.worktrees/web");
-    // Nothing of the file is done before its person has agreed to it.
+    // Nothing in the file is run before the person has agreed to it.
     let (code, asked) = refused(&sandbox, &["team", "up"]);
     assert_eq!((code, asked.ends_with("there is no terminal to ask at; give --yes\n")), (2, true));
     let (at, trees) = (shop.display(), tree.display());
@@ -167,7 +167,7 @@ fn team_is_started_stopped_and_goes_on() {
     assert!(waiting.contains("tests.") && waiting.contains("@operator"), "{waiting}");
     assert_eq!(git(&sandbox, &tree, &["branch", "--show-current"]), "agents/web\n");
 
-    // Whoever runs is left alone, also from a directory below, or from the worktree.
+    // Running agents are left alone, also if the command runs in a subdirectory or in the worktree.
     let again = output(command_in(&sandbox, &tree.join("web"), &["team", "up"]));
     assert_eq!(String::from_utf8_lossy(&again.stdout), "api runs already\nweb runs already\n");
     let status = rows(&done(&sandbox, &["team", "status", "--json"]));
@@ -234,7 +234,7 @@ fn group_reaches_each_of_its_agents() {
     let sandbox = shop(DAY);
     done(&sandbox, &["team", "up", "--yes"]);
     let mut zed = sandbox.join("Zed");
-    // From a person's command, in any directory, together with other names.
+    // A person's command can address them from any directory, together with other names.
     let sent = rows(&done(&sandbox, &["send", "@REVIEWERS,Zed,web", "look", "--json"]));
     let names: Vec<_> = sent.iter().map(|row| row["to"].as_str().unwrap()).collect();
     assert_eq!(names, ["api", "web", "Zed"]);
@@ -325,7 +325,7 @@ fn worktree_with_changes_is_kept() {
     assert_eq!(fs::read_to_string(tree.join("web/new")).unwrap(), "mine\n");
     done(&sandbox, &["team", "down", "--worktrees"]);
 
-    // A directory that stands in the way is not touched.
+    // An existing directory at the path is not changed.
     fs::create_dir_all(&tree).unwrap();
     let (_, why) = refused(&sandbox, &["team", "up"]);
     assert!(why.contains("is no worktree of"), "{why}");
@@ -452,7 +452,7 @@ fn first_prompt_outlives_a_killed_command() {
     assert_eq!(prompts(), 1);
     done(&sandbox, &["team", "up"]);
     assert_eq!(prompts(), 1);
-    // Nor is it sent twice if a command was killed directly after it had sent the prompt.
+    // It is also not sent twice if a command was killed directly after it had sent the prompt.
     let record = fs::read_dir(sandbox.home().join("teams")).unwrap().next().unwrap().unwrap();
     let text = fs::read_to_string(record.path()).unwrap();
     let owing = text.replacen(r#","prompt":"#, r#","owes_prompt":true,"prompt":"#, 1);

@@ -1,5 +1,5 @@
-//! Agents in windows and panes of tmux: their titles tell them apart, and the focus decides for
-//! which of them the person is called.
+//! Agents in windows and panes of tmux: their titles distinguish them, and the focus decides which
+//! of them notify the person.
 
 use platform::{clock, pty::Size};
 use std::{ffi::OsString, fs, io, process::Command};
@@ -120,7 +120,7 @@ impl Tmux {
         self.run(&["send-keys", "-t", &self.pane(name), "Enter"]);
     }
 
-    /// Lets an agent ask its person something, and answers when a notice has had its time.
+    /// Lets an agent ask its person something, and answers after the time for a notice.
     #[track_caller]
     fn ask_and_answer(&self, name: &str) {
         self.enter(name, "menu");

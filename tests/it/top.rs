@@ -52,7 +52,7 @@ fn environment(sandbox: &Sandbox, variables: &[(&str, &str)]) -> Vec<(OsString, 
     environment
 }
 
-/// Quits, and checks that the terminal is as it was.
+/// Quits, and checks that the terminal is restored.
 #[track_caller]
 fn quit(mut top: Terminal) {
     top.press("q");
@@ -61,7 +61,7 @@ fn quit(mut top: Terminal) {
     assert_eq!(top.finish(), DONE);
 }
 
-/// Checks that the terminal's screen and modes are as they were.
+/// Checks that the terminal's screen and modes are restored.
 #[track_caller]
 fn check_is_restored(top: &Terminal) {
     assert!(top.look(|screen| !screen.alternate()), "{}", top.text());
@@ -75,7 +75,7 @@ fn check_is_restored(top: &Terminal) {
         ("?2026", 'l'),
         ("?25", 'h'),
     ] {
-        // The console of Windows is not told of the mouse.
+        // On Windows, the console's mouse modes are not checked.
         let Some(at) = bytes.rfind(&format!("\u{1b}[{mode}")) else { continue };
         let rest = &bytes[at + 2 + mode.len()..];
         assert!(rest.starts_with(last), "{mode} stays on");
@@ -487,7 +487,7 @@ fn terminal_of_an_absurd_size_is_drawn_on() {
     wait_for_last_row(249);
     top.resize(SIZE);
     wait_for_last_row(23);
-    // The library that reads keys delays one that comes together with another size.
+    // The library that reads keys delays a key that comes together with a change of size.
     sandbox.signal("TERM", top.pty.pid().into());
     assert_eq!(top.finish(), 1);
 }
@@ -611,7 +611,7 @@ fn program_alone_shows_agents_or_what_can_be_done() {
 /// The agents and the messages a second that `top` must handle at little cost.
 const BUSY: (usize, u32) = (200, 1000);
 
-/// The most drawings a second, and the most of one core, in percent.
+/// The maximum number of drawings a second, and the maximum use of one core, in percent.
 const COST_MAX: (f64, f64) = (10.5, 5.0);
 
 /// With a busy daemon, `top` draws at most ten times a second. `AGENT_RELAY_TOP` is the number of
@@ -652,7 +652,7 @@ fn busy_daemon_costs_little() {
     quit(top);
 }
 
-/// The drawings so far, and the seconds of a processor so far, or 0 where no file tells them.
+/// The drawings so far, and the processor time in seconds so far, or 0 where no file has it.
 fn drawings_and_cpu(top: &Terminal) -> (f64, f64) {
     let drawings = String::from_utf8_lossy(&top.bytes()).matches(DRAWING).count();
     let stat = fs::read_to_string(format!("/proc/{}/stat", top.pty.pid())).unwrap_or_default();

@@ -160,7 +160,7 @@ impl Recipe {
         self.ids = ids;
     }
 
-    /// Waits until a command that runs on shows each line that is printed.
+    /// Waits until a command that keeps running shows each expected line.
     #[track_caller]
     fn shows(&mut self, running: &Running) {
         for line in running.step.printed.lines() {

@@ -218,7 +218,7 @@ fn generated() -> Vec<(String, String)> {
 struct RandomText(ChaCha8Rng);
 
 impl RandomText {
-    /// Random prose of `bytes` bytes, or a little less.
+    /// Random prose of `bytes` bytes, or slightly fewer.
     fn prose(&mut self, bytes: usize) -> String {
         let mut text = String::new();
         while text.len() < bytes {

@@ -50,7 +50,7 @@ impl Claude {
     /// Sets the terminal's title, as programs of the system do.
     pub fn set_title(&self, title: &str) {
         if SYSTEM == "windows" {
-            // The words are not quoted: the title would have the quotes.
+            // The words are not quoted, since the quotes would be in the title.
             let words: Vec<_> = title.split(' ').collect();
             self.run(&[&["cmd", "/c", "title"], &words[..]].concat());
         } else {
@@ -69,7 +69,7 @@ impl Claude {
         self.run(&[&[relay.to_str().unwrap()], arguments].concat());
     }
 
-    /// Runs the hook of an event, again and again until the next word to the program.
+    /// Runs the hook of an event repeatedly, until the next command to the program.
     pub fn hook(&self, event: &str, payload: &str) {
         self.tell(&["hook", event, payload]);
     }

@@ -35,7 +35,7 @@ const GATE_POLL: Duration = Duration::from_millis(50);
 pub struct Asked {
     /// The latest text from the user, or from the wrapper in the user's place.
     pub prompt: String,
-    /// The result of the tool that the model has called since the prompt, if any.
+    /// The result of the tool call since the prompt, if any.
     pub result: Option<String>,
     /// The whole request body.
     pub request: Value,

@@ -24,8 +24,8 @@ impl Drop for Running {
     }
 }
 
-/// Copies a program, and waits until the copy can be run. On Unix it cannot while a process that
-/// another test has forked still has the file open for writing.
+/// Copies a program, and waits until the copy can be run. On Unix, it cannot be run while a process
+/// forked by another test still has the file open for writing.
 #[track_caller]
 pub fn copy_program(program: impl AsRef<Path>, copy: &Path) {
     fs::copy(program, copy).unwrap();
@@ -42,8 +42,8 @@ pub fn copy_program(program: impl AsRef<Path>, copy: &Path) {
 
 /// The absolute path of an executable of the package under test.
 ///
-/// Cargo names it to the tests that it runs. A binary of tests that something else runs has the
-/// executables one folder above its own.
+/// Cargo names it to the tests that it runs. If something else runs a test binary, the executables
+/// are one folder above the binary.
 pub fn program(name: &str) -> PathBuf {
     let named = env::var_os(format!("CARGO_BIN_EXE_{name}")).map(PathBuf::from);
     let program = named.unwrap_or_else(|| built().join(file_name(name)));
@@ -64,7 +64,7 @@ pub fn example_program(name: &str) -> String {
     program.into_os_string().into_string().unwrap()
 }
 
-/// The folder with what Cargo has built in the profile of these tests.
+/// Cargo's output folder for the profile of these tests.
 fn built() -> PathBuf {
     let tests = env::current_exe().unwrap();
     tests.parent().and_then(|deps| deps.parent()).unwrap().to_owned()

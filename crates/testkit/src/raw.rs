@@ -282,7 +282,7 @@ impl Raw {
         let envelope: Value = serde_json::from_str(text).unwrap();
         let pong =
             json!({"v": 1, "type": "PONG", "id": "pong", "ts": 0, "payload": envelope["payload"]});
-        // If the daemon has ended the connection, the reader finds that.
+        // If the daemon has ended the connection, the reader notices it.
         self.try_send_json(&pong);
         true
     }

@@ -25,8 +25,8 @@ use std::{
 const OTHERS_MAX: usize = 10;
 
 /// Timeouts for silent clients, too long for any test to reach. A client of a test answers a PING
-/// only while it reads, and on a busy machine it may not read for long. A daemon that waited for a
-/// stalled client would wait until the test fails.
+/// only while it reads, and on a busy machine it may not read for long. If the daemon waits for a
+/// stalled client, it waits until the test fails.
 const TIMEOUTS: [(&str, u32); 2] =
     [("heartbeat_ms", 3_600_000), ("handshake_timeout_ms", 3_600_000)];
 
@@ -112,8 +112,8 @@ impl Sandbox {
         self.start_lock = None;
     }
 
-    /// As [`Self::start`]. A daemon that a person's command has started in the meantime, which that
-    /// command does whatever holds the start lock, is stopped first.
+    /// Like [`Self::start`], but first stops a daemon that a person's command has started
+    /// meanwhile. Such commands start one even if the start lock is held.
     pub fn start_in_place_of_others(&mut self) {
         for _ in 0..OTHERS_MAX {
             match Daemon::try_start(self.command(["up", "--foreground"])) {
@@ -129,8 +129,8 @@ impl Sandbox {
         panic!("others start daemons again and again");
     }
 
-    /// Kills the daemon, as a crash would. After that, only the test starts the next one, and
-    /// people's commands.
+    /// Kills the daemon, as a crash would. After that, only the test and people's commands start
+    /// the next one.
     pub fn kill(&mut self) {
         if let Some(daemon) = self.daemon.take() {
             // Without a home, there is no lock to take.
@@ -144,15 +144,15 @@ impl Sandbox {
         self.start_lock = None;
     }
 
-    /// Ends the agents that still run, such as spawned ones: they would start a daemon again in the
-    /// home that is removed.
+    /// Ends the agents that still run, such as spawned ones, since they would start a daemon in the
+    /// removed home.
     fn stop_agents(&self) {
         let run_directory = self.home().join("run");
         let is_running = |name: &String| {
             let endpoint = Endpoint::of_agent(&run_directory, name);
             endpoint.is_ok_and(|endpoint| Stream::connect(&endpoint).is_ok())
         };
-        // Each wrapper has a file with its key. Without the directory, there was none.
+        // Each wrapper has a file with its key. Without the directory, there was no wrapper.
         let files = std::fs::read_dir(&run_directory).into_iter().flatten().flatten();
         let names = files.filter_map(|file| file.file_name().into_string().ok());
         let names = names.filter_map(|file| file.strip_suffix(".key").map(str::to_owned));

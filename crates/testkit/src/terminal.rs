@@ -27,7 +27,7 @@ pub const SIZE: Size = Size { rows: 30, cols: 100 };
 pub(crate) const SHIM: &str = "AGENT_RELAY_TEST_CONSOLE";
 const WRITTEN: &str = "AGENT_RELAY_TEST_CONSOLE_OUTPUT";
 
-/// The pause between two looks for more in that file.
+/// The pause between two reads of that file.
 const WRITTEN_PAUSE: Duration = Duration::from_millis(5);
 
 /// A program in a terminal.

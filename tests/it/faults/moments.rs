@@ -92,14 +92,14 @@ fn daemon_killed_during_a_checkpoint_loses_nothing() {
     }
     for write in [1, 1_000] {
         // The first idle time of a store has a short checkpoint. On a loaded machine it may come
-        // only once the log is long, and take the kill.
+        // only when the log is long, and be hit by the kill.
         let mut kills = (0..5).map(|_| kill_in_checkpoint(write));
         assert!(kills.any(|of_long_log| of_long_log), "a checkpoint of a long log was not killed");
     }
 }
 
 /// Kills a daemon at one of a checkpoint's writes into the database, and checks that nothing is
-/// lost. Returns whether that checkpoint was one of a long log.
+/// lost. Returns whether that checkpoint was for a long log.
 fn kill_in_checkpoint(write: usize) -> bool {
     const LENGTH: usize = 60_000;
     // The length of the log that makes a commit copy it into the database, and a length just below
@@ -337,7 +337,7 @@ fn first_start_with_a_failed_read_reports_no_empty_store() {
         let fails = format!("pread64:error=EIO:when={number}");
         let mut arguments = injected(&sandbox, &fails, &STORE);
         arguments.retain(|argument| argument != "-f");
-        // SQLite reports some of the failures as errors of the disk, which end the daemon.
+        // SQLite reports some of the failures as disk errors, which end the daemon.
         let Ok(_daemon) = Daemon::try_start(traced(&sandbox, arguments)) else { continue };
         let log = fs::read_to_string(sandbox.directory().join("log")).unwrap();
         started += log.matches("(INJECTED)").count();

@@ -62,7 +62,7 @@ impl Attached {
     }
 }
 
-/// Detaches strace, which a killed strace would not do in order.
+/// Detaches stracecleanly, unlike a kill of strace.
 impl Drop for Attached {
     fn drop(&mut self) {
         let pid = self.strace.id().to_string();

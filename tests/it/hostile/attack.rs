@@ -109,13 +109,13 @@ pub(super) struct Attack<'a> {
     is_over: AtomicBool,
     next_number: AtomicUsize,
     streams: Mutex<BTreeMap<usize, Stream>>,
-    /// The number of envelopes that the attackers have received.
+    /// The number of envelopes that the attackers received.
     answers: AtomicUsize,
 }
 
 impl Attack<'_> {
-    /// Reports that the attacker has begun to load the daemon. From now on the attacker has at most
-    /// this many unanswered requests at a time.
+    /// Reports that the attacker has begun to load the daemon. The attacker has at most this many
+    /// unanswered requests at a time.
     pub(super) fn report_started(&self, unanswered: usize) {
         self.started.lock().unwrap().send(unanswered).unwrap();
     }

@@ -191,7 +191,7 @@ fn removed_socket_is_made_again_and_connections_stay() {
     assert!(sandbox.is_up());
 }
 
-/// The daemon goes nowhere else: its user has put the file there, and can move it away.
+/// The daemon uses no other path: its user has put the file there, and can move it away.
 #[test]
 fn file_in_place_of_the_socket_is_waited_out() {
     let sandbox = Sandbox::new();

@@ -55,7 +55,7 @@ fn read_on(racer: &mut Raw) -> (BTreeSet<String>, bool) {
 }
 
 /// The token holds until one of them proves that it got its WELCOME, so both resume the session,
-/// the later one after the other. It has the session then, and the token is used up.
+/// one after the other. The later one has the session then, and the token is used up.
 #[test]
 fn token_shown_twice_at_once_resumes_one_session() {
     let detached = DetachedDaemon::new();

@@ -1,5 +1,5 @@
-//! Agents that give the terminal to another program: a shell after their end, an editor, a shell
-//! of their own.
+//! Agents that give the terminal to another program: a shell after their end, an editor, their own
+//! shell.
 
 use super::{BODIES, Expected, File, PROGRAM, Program, Stage};
 

@@ -1,4 +1,4 @@
-//! Interpreters, debuggers and databases: programs with a language of their own.
+//! Interpreters, debuggers and databases: programs with their own languages.
 
 use super::{File, PROGRAM, Program};
 

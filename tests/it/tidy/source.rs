@@ -62,8 +62,8 @@ impl Source {
         found.map(|at| (at, self.at(at)))
     }
 
-    /// The module that the file is, below its crate: `crates/router/src/mail.rs` is `router::mail`.
-    /// The root package is `crate`.
+    /// The file's module, below its crate: `crates/router/src/mail.rs` is `router::mail`. The root
+    /// package is `crate`.
     pub(crate) fn module(&self) -> Vec<String> {
         let mut inside = self.path.trim_end_matches(".rs").split('/').peekable();
         let root = match *inside.peek().expect("a path has a part") {
