@@ -46,7 +46,7 @@ const LEAVE: Duration = Duration::from_millis(500);
 const PURGE: Duration = Duration::from_secs(1);
 
 /// The number of these intervals before the removal is repeated in any case. A server that was
-/// killed may have forgotten it, and it finds out whether there is a stream.
+/// killed may have forgotten it, and the removal also shows whether the stream exists.
 const PURGES: u64 = 10;
 
 /// The divisor of a sending host's share: the stream is emptied after each such part of it.
@@ -84,7 +84,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Those agents of a host that may be reached from here.
+    /// The agents of a host that may be reached from here.
     pub(crate) fn imported(&self, host: &Host, names: Vec<Name>) -> Vec<Name> {
         let imports = self.imports.iter().filter(|(_, of)| of == host);
         let is_wanted = |name: &Name| imports.clone().any(|(it, _)| it.selects(name));
@@ -100,7 +100,7 @@ impl Settings {
 pub enum End {
     /// The bridge was stopped.
     Stopped,
-    /// Another bridge of this host has run for longer.
+    /// Another bridge of this host was started earlier.
     Taken,
     /// The local side has ended, for this reason.
     Local(String),
@@ -229,7 +229,7 @@ pub async fn run(
     bridge.end.unwrap_or(End::Stopped)
 }
 
-/// The subscriptions of a bridge, besides that of its stream.
+/// The subscriptions of a bridge, in addition to the stream's.
 #[derive(Debug)]
 struct Subscribers {
     beats: Subscriber,
@@ -382,7 +382,7 @@ impl Bridge<'_> {
     /// Sends the local side as much as it has room for.
     fn flush(&mut self) {
         while let Some(next) = self.to_local.pop_front() {
-            // If the local side is gone, its reason comes through the other channel.
+            // If the local side has ended, the reason comes through the other channel.
             if let Err(crossbeam_channel::TrySendError::Full(next)) = self.local.to.try_send(next) {
                 self.to_local.push_front(next);
                 return;
@@ -397,7 +397,7 @@ impl Bridge<'_> {
         self.confirm();
         self.last_beat -= BEAT_MIN;
         self.beat(false, true);
-        // Without the flush, the hosts notice the silence.
+        // If the flush fails, the hosts notice the silence.
         drop(self.link.client().flush().await);
     }
 }

@@ -1,10 +1,10 @@
 //! The order of what comes from another host.
 //!
 //! The sending bridge numbers the frames of each lane, and sends each until it is confirmed. An
-//! [`Inbox`] passes them in the order of their numbers, whatever is lost, repeated or delayed on
-//! the way: so the order of messages depends on no state of NATS. A batch says below which number
-//! its bridge sends nothing any more: a frame with a lower number is not waited for, and dropped if
-//! it comes late. Its message may be on its way again with a higher number, behind earlier ones.
+//! [`Inbox`] passes them in the order of their numbers, even if some are lost, repeated or delayed.
+//! So the order of messages does not depend on the state of NATS. A batch states the lowest number
+//! that its bridge still sends. The inbox does not wait for frames with lower numbers, and drops
+//! them if they come late: their messages may come again with higher numbers, behind earlier ones.
 //!
 //! Frames that do not fit are dropped, since the sender repeats them. A repeated frame is passed on
 //! again, since the first one may not have reached the daemon. The daemon recognizes duplicates.
@@ -17,17 +17,18 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
-/// The lanes of one host at most: more agents than a host can export.
+/// The maximum number of lanes of one host: more than the agents that a host can export.
 const LANES_MAX: usize = AGENTS_MAX + 16;
 
-/// The frames of a lane that wait for an earlier one, or for the daemon, at most. A bridge has
-/// no more messages on their way than the window of an agent (64), and few answers.
+/// The maximum number of a lane's frames that wait for an earlier one, or for the daemon. A bridge
+/// has at most an agent's window of messages (64) in flight, and few answers.
 const FRAMES_MAX: usize = 256;
 
-/// The bytes of a lane that wait at most. A single frame may be larger.
+/// The maximum number of a lane's waiting bytes. A single frame may be larger.
 const BYTES_MAX: usize = 4 << 20;
 
-/// The bytes of all lanes of one host that wait at most. A lane without any may always have a frame.
+/// The maximum number of waiting bytes in all lanes of one host. An empty lane may always have one
+/// frame.
 const HOST_BYTES_MAX: usize = 128 << 20;
 
 /// A frame whose turn it is.

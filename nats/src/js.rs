@@ -25,8 +25,8 @@ pub const AGE_MAX: Duration = Duration::from_secs(10 * 60);
 /// The size of a host's stream, unless another one is given.
 pub const STREAM_BYTES: i64 = 256 << 20;
 
-/// The divisor of a stream's size: one sending host may fill one part. It may fill a second part
-/// with messages of its own stream, if it makes the server send them there.
+/// The divisor of a stream's size: one sending host may fill one part. It may fill a second part by
+/// making the server send messages of its own stream there.
 const SHARES: i64 = 3;
 
 /// The messages of one sending host that a stream takes at least, however small it is.
@@ -123,7 +123,8 @@ pub fn share(stream_bytes: i64, payload_max: usize) -> i64 {
 ///
 /// The stream's retention is by limits, and the host removes what it has acknowledged from the
 /// beginning. Retention as a work queue would remove single messages, and a server that was killed
-/// may then count some as pending that it has removed: these fill the consumer's window for ever.
+/// may then count some as pending that it has already removed. These would fill the consumer's
+/// window for ever.
 ///
 /// The stream keeps one subject for each sending host, and at most a [`share`] of messages with it.
 /// A host could invent any number of subjects with names of agents.
@@ -172,8 +173,8 @@ pub fn create_consumer(host: &Token, stream_bytes: i64) -> Value {
     })
 }
 
-/// The request that removes all messages of a stream up to `floor`. `None` if there is none: the
-/// request for nothing, `{"seq": 1}`, would remove everything.
+/// The request that removes all messages of a stream up to `floor`. `None` if there is none, since
+/// `{"seq": 1}`, which would keep everything, removes everything.
 #[must_use]
 pub fn purge(floor: u64) -> Option<Value> {
     (floor > 0).then(|| json!({"seq": floor.saturating_add(1)}))
@@ -227,7 +228,7 @@ pub struct ConsumerInfo {
     cluster: Option<Cluster>,
 }
 
-/// The servers that keep a consumer, which are those of its stream.
+/// The servers that keep a consumer, the same as its stream's.
 #[derive(Debug, Deserialize)]
 struct Cluster {
     /// All but the leader.
@@ -354,7 +355,7 @@ pub fn published(host: &Token, answer: &[u8], bytes: Option<i64>) -> Published {
             let size = size.unwrap_or_default();
             Published::Full(format!("NATS's stream {stream} is full: {description}{size}"))
         }
-        // JetStream looks for a leader, or its disk has failed: to be repeated.
+        // JetStream has no leader yet, or its disk has failed. The publish is repeated.
         _ => Published::Unknown,
     }
 }

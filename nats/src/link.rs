@@ -25,7 +25,8 @@ use tokio::sync::mpsc;
 /// The time that a request to JetStream may take.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The time between two pings of the server. A server that does not answer two of them is left.
+/// The time between two pings of the server. The connection is closed if the server does not answer
+/// two of them.
 const PING: Duration = Duration::from_secs(5);
 
 /// The header that says which version of batches a message has.
@@ -247,7 +248,7 @@ impl Link {
         }
     }
 
-    /// Publishes without waiting. Whatever is lost is repeated by those that need it.
+    /// Publishes without waiting. A lost message is repeated by its sender if it is needed.
     pub fn publish_now(&self, subject: String, bytes: bytes::Bytes) {
         if self.is_connected() {
             // It is dropped if much waits to be sent.
@@ -391,7 +392,7 @@ impl Link {
 fn options(servers: &Servers, here: &Token, events: mpsc::Sender<Event>) -> ConnectOptions {
     let options = match servers.credentials.clone() {
         None => ConnectOptions::new(),
-        // Read for each connection, so that others count without a restart of the bridge.
+        // Read for each connection, so that new credentials apply without a restart of the bridge.
         Some(path) => ConnectOptions::with_auth_callback(move |nonce| {
             std::future::ready(log_in(&path, &nonce).map_err(|why| {
                 // As with other events, a full channel loses nothing of importance.
@@ -411,8 +412,8 @@ fn options(servers: &Servers, here: &Token, events: mpsc::Sender<Event>) -> Conn
     if let Some((certificate, key)) = servers.certificate.clone() {
         options = options.add_client_certificate(certificate, key);
     }
-    // A server announces others of its cluster without a scheme, and async-nats would speak to them
-    // in clear.
+    // A server announces its cluster's other servers without a scheme, and async-nats would connect
+    // to them without encryption.
     let is_tls_named = servers.urls.iter().any(|url| url.starts_with("tls://"));
     if is_tls_named || !servers.authorities.is_empty() || servers.certificate.is_some() {
         options = options.require_tls(true);

@@ -38,7 +38,7 @@ pub enum FromLocal {
     /// Carry a frame to a host whose presence had this number. The answer is [`ToLocal::Carried`]
     /// or [`ToLocal::Refused`], unless the host becomes absent.
     Carry(Carry, u64),
-    /// The frame of this id of a host is dealt with, and not refused.
+    /// The frame of this id of a host was handled and not refused.
     Confirm(Host, String),
     /// A host has refused the message of this id.
     Refused(Host, String),

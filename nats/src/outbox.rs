@@ -3,16 +3,16 @@
 //! A *lane* is everything for one agent of one host. The receiving bridge restores the order of a
 //! lane's frames from their numbers. Each frame is published again until that bridge confirms it:
 //! that the daemon there has accepted a message, or that the border has handled an answer or a
-//! refusal. A refused message is not confirmed: the refusal takes the place of a confirmation. So
-//! nothing depends on what NATS keeps or repeats; the receiver recognizes what comes twice.
+//! refusal. A refused message gets a refusal instead of a confirmation. So nothing depends on NATS
+//! keeping or repeating messages; the receiver recognizes duplicates.
 //!
-//! A receiving bridge that has lost its place would wait for the numbers of confirmed frames. So the
-//! outbox renumbers a lane when the host's bridge restarts, and when it publishes a frame again
+//! A receiving bridge that has lost its position would wait for the numbers of confirmed frames. So
+//! the outbox renumbers a lane when the host's bridge restarts, and when it publishes a frame again
 //! although confirmed ones have left gaps.
 //!
-//! One publish of a lane is in flight at a time; what comes meanwhile shares the next. A publish
-//! that the stream has no room for is repeated until there is some. A message whose time to live
-//! ends before that is refused.
+//! One publish of a lane is in flight at a time; frames that come meanwhile share the next one. A
+//! publish that the stream has no room for is repeated until there is some. A message whose time to
+//! live ends before that is refused.
 
 mod values;
 
@@ -27,13 +27,13 @@ use std::{
 };
 pub use values::{Carry, Input, Lane, Limit, Output, Publish, Published, Refusal, RefusalKind};
 
-/// The bytes on their way at most; further frames are refused.
+/// The maximum number of bytes in flight; further frames are refused.
 ///
 /// The window of a host is a quarter of this, and those of its agents are smaller, so that only
 /// several hosts that confirm nothing reach it.
 pub const BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// The room that headers take of NATS's `max_payload`.
+/// The part of NATS's `max_payload` that is reserved for headers.
 pub const HEADER_ROOM: usize = 512;
 
 /// The pause before a publish without an answer is repeated, at first. It doubles with each
@@ -56,8 +56,8 @@ const RESEND_CHECK: Duration = Duration::from_secs(1);
 /// The time before an unconfirmed answer or refusal is dropped.
 pub const REPLY_MAX: Duration = Duration::from_secs(600);
 
-/// The answers and refusals on their way to a host at most; further ones are dropped. A refused
-/// message comes again, and so does its refusal.
+/// The maximum number of answers and refusals in flight to a host; further ones are dropped. A
+/// refused message comes again, and so does its refusal.
 pub const REPLIES_MAX: usize = 512;
 
 /// The time before messages for a host without a stream are refused. A cluster may need some of it
@@ -97,7 +97,7 @@ struct InFlight {
     no_stream_since: Option<Instant>,
 }
 
-/// The frames on their way to other hosts. The module describes it.
+/// The frames in flight to other hosts. See the module's description.
 #[derive(Debug)]
 pub struct Outbox {
     here: Token,
@@ -185,7 +185,7 @@ impl Outbox {
             *replies += 1;
         }
         self.bytes += carry.frame.len();
-        // A lane that was forgotten begins with a higher number than it had.
+        // A lane that is made again begins with a higher number than before.
         let begin = || Queue { last_number: self.last_number, ..Queue::default() };
         let queue = self.queues.entry(lane.clone()).or_insert_with(begin);
         queue.last_number += 1;
@@ -212,7 +212,7 @@ impl Outbox {
             );
             return Some(Refusal { kind: RefusalKind::TooLarge, message });
         }
-        // A lane that has nothing is never refused, or a full bridge could block it for long.
+        // An empty lane is never refused, since a full bridge could otherwise block it for long.
         let is_empty = self.queues.get(lane).is_none_or(|queue| queue.frames.is_empty());
         if self.bytes + length > BYTES_MAX && !is_empty {
             let message = format!(
@@ -332,7 +332,7 @@ impl Outbox {
         self.publish_next(lane, outputs);
     }
 
-    /// Removes a frame that needs no more. Returns its lane.
+    /// Removes a frame that is finished. Returns its lane.
     fn carried(&mut self, host: Token, id: String, outputs: &mut Vec<Output>) -> Option<Lane> {
         let (lane, Carry { host, id, .. }) = self.take(host, id)?;
         outputs.push(Output::Carried { host, id });
@@ -438,7 +438,7 @@ impl Outbox {
         Some((lane, carry))
     }
 
-    /// Removes all messages of a lane, but not answers and refusals.
+    /// Removes all messages of a lane, except answers and refusals.
     fn drop_messages(&mut self, lane: &Lane) {
         let Some(queue) = self.queues.get(lane) else { return };
         let messages = queue.frames.values().filter(|frame| frame.carry.is_message);
@@ -557,7 +557,7 @@ impl Queue {
         self.due.extend(numbers.into_iter().filter(is_there));
     }
 
-    /// Repeats no publish all of whose frames are confirmed or dropped.
+    /// Stops repeating a publish if all of its frames are confirmed or dropped.
     fn forget_in_flight(&mut self) {
         let frames = &self.frames;
         self.in_flight.take_if(|it| {

@@ -1,6 +1,6 @@
-//! Which hosts are present, and which agents they export.
+//! The present hosts and the agents that they export.
 //!
-//! Each bridge says every [`BEAT`] that it is here. A host that is silent for [`SILENCE_MAX`] is
+//! Each bridge announces itself every [`BEAT`]. A host that is silent for [`SILENCE_MAX`] is
 //! absent. Only the receiver's own monotonic clock counts, so clocks of the hosts may differ.
 //!
 //! Two bridges of one host would share its messages, so the one that was started later ends; either
@@ -28,11 +28,11 @@ const SAME_AGE: Duration = Duration::from_millis(200);
 /// The silence that makes a host absent.
 pub const SILENCE_MAX: Duration = Duration::from_secs(7);
 
-/// The time that a bridge waits for answers before it takes part.
+/// The time that a bridge waits for answers before it joins in.
 pub const FIRST_ANSWERS: Duration = Duration::from_millis(500);
 
-/// The shortest time between two changes of a host that count, so that one that comes and goes
-/// keeps nobody busy.
+/// The minimum interval between two counted changes of a host, so that an unstable host does not
+/// keep others busy.
 pub const CHANGE_MIN: Duration = Duration::from_secs(1);
 
 /// The greatest number of hosts.
@@ -51,7 +51,7 @@ pub struct Beat {
     pub version: u32,
     /// The host's name.
     pub host: String,
-    /// The bridge's process: another one has another id.
+    /// The id of the bridge's process.
     pub instance: String,
     /// For how long the bridge has run.
     pub age_ms: u64,
@@ -126,7 +126,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Whether another one has the same name and exports the same agents.
+    /// Whether `other` has the same name and exports the same agents.
     fn is_like(&self, other: &Self) -> bool {
         self.host.as_str() == other.host.as_str() && self.exports == other.exports
     }
@@ -145,7 +145,7 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// The presence as the bridge `instance` of the host `here` knows it at first.
+    /// The initial presence for the bridge `instance` of the host `here`.
     #[must_use]
     pub fn new(here: Token, instance: String, now: Instant) -> Self {
         let (peers, changed, refused) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
@@ -274,7 +274,7 @@ impl Presence {
             return;
         }
         let (own, other) = (self.age(now), Duration::from_millis(beat.age_ms));
-        // The age was sent some time ago, so one that is nearly the same decides nothing.
+        // The age was sent some time ago, so nearly equal ages decide nothing.
         let is_older = if own.abs_diff(other) < SAME_AGE {
             beat.instance > self.instance
         } else {

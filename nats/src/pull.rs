@@ -104,8 +104,8 @@ async fn requests(
     }
 }
 
-/// How many messages a request that has ended did not get. Too many is harmless: more are asked
-/// for.
+/// The number of messages that an ended request did not get. Too high a number is harmless: more
+/// messages are requested.
 fn remaining(message: &Message) -> usize {
     let header = message.headers.as_ref().and_then(|headers| headers.get("Nats-Pending-Messages"));
     header.and_then(|header| header.as_str().parse().ok()).unwrap_or(usize::MAX)

@@ -24,7 +24,7 @@ struct Topic {
 }
 
 impl Reports {
-    /// The line to print for an event of a topic, if any. It says how many lines were left out.
+    /// The line to print for an event of a topic, if any. It includes the number of omitted lines.
     pub fn line(&mut self, now: Instant, topic: &str, line: &str) -> Option<String> {
         if let Some(topic) = self.topics.get_mut(topic)
             && now < topic.again_at

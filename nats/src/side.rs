@@ -43,8 +43,8 @@ const REFUSED_MS: u64 = 10_000;
 /// The pause before the daemon is asked again for an agent that it has refused, in milliseconds.
 const REFUSED_RETRY_MS: u64 = 30_000;
 
-/// Runs the local side of a bridge with this secret, which exports these agents at first, until the
-/// bridge stops it or the daemon no longer admits it.
+/// Runs the local side of a bridge with this secret, which initially exports these agents, until
+/// the bridge stops it or the daemon no longer admits it.
 pub fn run(
     daemon: Daemon,
     secret: Secret,
@@ -107,7 +107,7 @@ struct Passed {
 }
 
 impl Peer {
-    /// Forgets what came from the host: its agents join again.
+    /// Forgets the host's frames, since its agents join again.
     fn begin(&mut self) {
         self.inbox = Inbox::default();
         self.passed.clear();
@@ -160,8 +160,7 @@ impl Side {
         }
     }
 
-    /// Joins the daemon for other agents of a host that is joined, and leaves it for those that it
-    /// exports no longer.
+    /// Joins the daemon for other agents of a host that is joined, and leaves it for former ones.
     fn change(&mut self, now: Now, host: &Host, exports: Vec<Name>, local: &mut Local) {
         let Some(peer) = self.hosts.get_mut(host) else { return };
         let joined = peer.joining();
@@ -173,7 +172,7 @@ impl Side {
         self.join_refused(now, host, local);
     }
 
-    /// Asks the daemon again for those agents of a host that it has refused.
+    /// Asks the daemon again for the agents of a host that it has refused.
     fn join_refused(&mut self, now: Now, host: &Host, local: &mut Local) {
         let Some(peer) = self.hosts.get_mut(host) else { return };
         let mut line = None;
@@ -209,7 +208,7 @@ impl Side {
         }
     }
 
-    /// Passes a frame whose turn it is to the border, unless that has it already.
+    /// Passes the next frame of a lane to the border, unless the border has it already.
     fn arrived(
         &mut self,
         now: Now,

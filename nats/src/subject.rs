@@ -106,7 +106,7 @@ pub fn kept(host: &Token) -> String {
 }
 
 /// The sender's host in the subject of a message that was received by `here`, and the agent, if the
-/// stream has kept it. `None` if the subject is not one of a message to `here`.
+/// stream has kept it. `None` if the subject is not for a message to `here`.
 #[must_use]
 pub fn sender(subject: &str, here: &Token) -> Option<(Token, Option<Token>)> {
     let mut tokens = subject.split('.');

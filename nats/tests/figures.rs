@@ -1,7 +1,7 @@
 //! Latency and throughput from host to host, and of bare JetStream on the same servers and stream.
 //!
 //! Bare JetStream publishes, awaits the answer of the stream, receives by a pull consumer, and
-//! acknowledges. Both are measured in turns, so that what else the machine does affects both.
+//! acknowledges. Both are measured in turns, so that other load on the machine affects both.
 
 #![allow(
     clippy::unwrap_used,
@@ -44,7 +44,7 @@ const WINDOW: usize = 64;
 
 const BODY_BYTES: usize = 200;
 
-/// A publisher and a consumer without any of the relay.
+/// A publisher and a consumer without the relay.
 struct Bare {
     here: Token,
     runtime: Runtime,
@@ -264,7 +264,7 @@ fn measure(durability: &str, nats: &Nats, replicas: usize) {
         (Vec::new(), Vec::new(), Vec::new());
     let across = (&pairs[0].0, &pairs[0].1);
     let beside = (&pairs[0].0, &pairs[1].0);
-    // The first messages of each find caches and connections cold.
+    // The first messages of each are sent with cold caches and connections.
     bare.latencies(TURN, &mut Vec::new());
     latencies(across, "agent-0@pi", TURN, &mut Vec::new());
     for _ in 0..LATENCIES / TURN {

@@ -109,7 +109,7 @@ struct Fault {
     /// The part of the longest time away.
     away: f64,
     of_stream: bool,
-    /// Whether a bridge is asked to end, so that it says so to the other hosts.
+    /// Whether a bridge is asked to end, so that it tells the other hosts.
     is_gentle: bool,
 }
 
@@ -286,8 +286,8 @@ fn run(mut nats: Nats, replicas: usize) {
     let total = each * pairs.len();
     println!("{replicas} servers, {} agents, {total} messages", agents * HOSTS.len());
     for host in HOSTS {
-        // Compared with the times that a failure prints. They may differ by milliseconds although
-        // the consumer is the same, since each server has its own.
+        // For comparison with the times in a failure's output. They may differ by milliseconds
+        // although the consumer is the same, since each server has its own.
         let info = api(&nats.urls(), &consumer_info(host)).unwrap();
         println!("{host}: consumer of {}", info["created"]);
     }

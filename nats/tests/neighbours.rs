@@ -28,10 +28,10 @@ use support::{
 /// The messages that each of the two agents sends.
 const EACH: usize = 200;
 
-/// The time over which they are sent, so that some are on their way during each upgrade.
+/// The time that sending them takes, so that some are in flight during each upgrade.
 const TIME: Duration = Duration::from_secs(10);
 
-/// More agents than the version before takes of a host.
+/// More agents of a host than the earlier version accepts.
 const MANY: usize = 24;
 
 /// The programs of the version before.
@@ -87,7 +87,7 @@ fn upgrade(mut hosts: [Host; 2], order: [usize; 2], restart: impl Fn(&mut [Host;
     traffic.check(&pairs(&hosts), EACH).unwrap_or_else(|why| panic!("{why}\n{lines:#?}"));
 }
 
-/// The arguments that export more agents than the version before takes.
+/// The arguments that export more agents than the earlier version accepts.
 fn many() -> Vec<String> {
     (0..MANY).flat_map(|number| ["--export".to_owned(), format!("more-{number}")]).collect()
 }

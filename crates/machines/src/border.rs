@@ -11,8 +11,8 @@
 //! - a frame has one recipient: messages to everyone and to a topic do not cross. An agent of
 //!   another machine cannot be exported, so no message crosses a second border.
 //!
-//! All state that has to survive is the daemons'. A message that was not accepted comes again from
-//! the sender's daemon with the same id, and the recipient's daemon recognizes it.
+//! All state that has to survive is in the daemons. A message that was not accepted comes again
+//! from the sender's daemon with the same id, and the recipient's daemon recognizes it.
 
 mod frames;
 mod pairs;
@@ -31,14 +31,14 @@ use protocol::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// The most agents that one machine exports: a sixteenth of the names and of the connections of a
-/// daemon.
+/// The maximum number of agents that one machine exports: a sixteenth of the names and of the
+/// connections of a daemon.
 pub const AGENTS_MAX: usize = 256;
 
-/// The most agents of one machine that a bridge of an earlier version takes.
+/// The maximum number of one machine's agents that a bridge of an earlier version accepts.
 pub const EARLIER_AGENTS_MAX: usize = 20;
 
-/// The most at-least-once messages to one agent of another machine that are on their way there.
+/// The maximum number of at-least-once messages in flight to one agent of another machine.
 pub(crate) const IN_FLIGHT_MAX: u64 = 64;
 
 /// The longest id of a message that crosses a border, in bytes. Ids of answers and refusals contain
@@ -97,8 +97,8 @@ pub enum Output {
     Notify(Host, Name, Outgoing),
     /// Carry a frame to a machine.
     Carry(Carry),
-    /// A frame of a machine is dealt with: the local daemon is responsible for it, or it was
-    /// refused. The transport must not pass it to the border again.
+    /// A frame of a machine is settled: the local daemon is responsible for it, or it was refused.
+    /// The transport must not pass it to the border again.
     Settled(Host, Ticket, Outcome),
     /// Write a line to the log.
     Log(String),
@@ -209,7 +209,7 @@ impl Border {
         }
     }
 
-    /// Refuses what waits of a machine's agents that are not joined any more.
+    /// Refuses the waiting messages of a machine's agents that have left.
     fn present(&mut self, now: Now, host: Host, agents: Vec<Name>, out: &mut Vec<Output>) {
         let remote = self.remotes.entry(host.clone()).or_default();
         remote.agents = agents.into_iter().collect();
@@ -294,7 +294,7 @@ impl Border {
         forward_next(now, host, remote, &pair, out);
     }
 
-    /// Handles a NACK: the daemon refuses the message now, or it failed after it was accepted.
+    /// Handles a NACK: the daemon refused the message, or the message failed after its acceptance.
     fn refused(&mut self, now: Now, host: &Host, agent: &Name, nack: Nack, out: &mut Vec<Output>) {
         let Some(remote) = self.remotes.get_mut(host) else { return };
         // The sender's own daemon ends a question that is not answered in time.
@@ -392,7 +392,7 @@ fn forward_next(now: Now, host: &Host, remote: &mut Remote, pair: &Pair, out: &m
         if is_answered {
             return;
         }
-        // The daemon says nothing of an at-most-once message that it accepts.
+        // The daemon does not report the acceptance of an at-most-once message.
         let (_, arrived) = remote.pairs.take(&pair.0, &id).expect("the message was sent just now");
         out.push(Output::Settled(host.clone(), arrived.ticket, Outcome::Accepted(id)));
     }

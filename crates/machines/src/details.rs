@@ -25,7 +25,7 @@ pub struct Details {
 pub type All = BTreeMap<String, Details>;
 
 /// The details that another machine has stated of these agents, without texts that are longer than
-/// those of a daemon.
+/// a daemon allows.
 #[must_use]
 pub fn checked(stated: &All, agents: &[Name]) -> All {
     let short = |text: &Option<String>, bytes_max| text.clone().filter(|it| it.len() <= bytes_max);

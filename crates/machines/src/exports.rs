@@ -33,7 +33,7 @@ const PAGES_MAX: usize = 64;
 /// announcement.
 pub const NAMES_BYTES_MAX: usize = 7_168;
 
-/// The bytes of a name in such a list besides those of the name.
+/// The overhead of a name in such a list, in bytes.
 const QUOTES_BYTES: usize = 3;
 
 /// The exported agents at a moment.
@@ -41,7 +41,7 @@ const QUOTES_BYTES: usize = 3;
 pub struct Exported {
     /// The agents: first the named ones, then those that match a pattern, by name.
     pub agents: Vec<Name>,
-    /// The agents that are selected and not exported, since there are too many.
+    /// The selected agents that are not exported, since there are too many.
     pub left_out: Vec<Name>,
     /// The programs and directories of the agents, if other machines get them.
     pub details: details::All,
@@ -162,10 +162,11 @@ impl Exports {
             let data = to_raw_value(&page).expect("a page is JSON");
             let answer = client.request_within(ANSWER, RequestName::Agents, Some(&data))?;
             let json = answer.data.as_deref().map_or("{}", |data| data.get());
-            // A later daemon may answer with something else, which tells nothing then.
+            // A later daemon may answer in another form, which is ignored.
             let Agents { agents, next_cursor } = serde_json::from_str(json).unwrap_or_default();
             for row in agents {
-                // Agents of other machines, guests and the daemon itself have no such names.
+                // The names of other machines' agents, guests and the daemon itself have other
+                // forms.
                 let Ok(name) = Name::parse(&row.name) else { continue };
                 let program = row.program.map(Into::into);
                 let details = Details { program, directory: row.directory.map(Into::into) };

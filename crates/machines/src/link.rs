@@ -3,9 +3,9 @@
 //!
 //! A link carries frames as docs/PROTOCOL.md, section 3, defines them. Both sides begin with HELLO,
 //! which names the exported agents. A SEND is answered by ACK `accepted` or NACK; a side sends no
-//! more than the window before these answers. A later HELLO states the agents that are exported since
-//! then, and their details. Nothing but the names and details in HELLO and the frames of the [border]
-//! is taken from the other side.
+//! more than the window before these answers. A later HELLO states the agents that are exported
+//! since then, and their details. Only the names and details in HELLO and the frames of the
+//! [border] are accepted from the other side.
 
 mod hello;
 mod pipe;
@@ -38,10 +38,11 @@ use remote_agents::RemoteAgents;
 use serde::Serialize;
 use std::{cmp::Ordering, collections::HashMap, fmt, ops::ControlFlow, sync::Arc};
 
-/// The most bytes that wait to be written before no more messages are sent.
+/// The limit for bytes that wait to be written. Above it, no more messages are sent.
 const UNWRITTEN_BYTES_MAX: usize = 1 << 20;
 
-/// The most bytes of answers that wait to be written besides, since the other side causes them.
+/// The limit for further bytes of answers that wait to be written, since the other side causes
+/// them.
 const UNWRITTEN_ANSWERS_MAX: usize = 8 << 20;
 
 /// The silence that makes a side send PING.
@@ -59,8 +60,8 @@ const TEXT_MAX: usize = 300;
 /// The time without a byte before the other side's HELLO: a person may have to type a password.
 const GREETING_MS: u64 = 120_000;
 
-/// How long a side waits for names that another bridge has. After its machine has failed, the side
-/// of an earlier link here notices that only after [`SILENT_MS`].
+/// How long a side waits for names that another bridge has. This machine's side of an earlier link
+/// notices a failure of the other machine only after [`SILENT_MS`].
 const NAMES_MS: u64 = 20_000;
 
 /// The pause before the daemon is asked again for such names.
@@ -99,7 +100,7 @@ pub struct Agents {
     pub exports: Vec<Name>,
     /// Whether this side may export other agents later.
     pub has_patterns: bool,
-    /// The agents that this side wants of those that the other exports; all if absent.
+    /// The exported agents of the other side that this side wants; all if absent.
     pub imports: Option<Vec<Selector>>,
     /// The secret that identifies this bridge to the daemons, on the side that has started the
     /// link. The other side uses the same.
@@ -130,12 +131,12 @@ pub struct Link<'a> {
     says_waiting: bool,
     sent: Unanswered<String, Name>,
     received: Unanswered<Ticket, Name>,
-    /// The ids of the messages that came and are not answered.
+    /// The ids of the received messages without an answer.
     received_ids: HashMap<Ticket, String>,
     next_ticket: Ticket,
     next_id: u64,
     last_read: Moment,
-    /// The last time when something was written, or nothing was left to be written.
+    /// The last time when something was written, or when nothing was waiting.
     last_written: Moment,
     last_sent: Moment,
     began: Moment,
@@ -205,9 +206,8 @@ impl<'a> Link<'a> {
         self.is_open
     }
 
-    /// Says that this side leaves, for this reason, and ends the link and its `events` when that is
-    /// written; waits for a second at most. After a `refusal`, another link would end in the same
-    /// way.
+    /// Tells the other side that this side leaves, and why. Then ends the link and its `events`,
+    /// after a second at most. After a `refusal`, another link would end in the same way.
     pub fn leave(mut self, now: Now, reason: &str, refusal: bool, events: Receiver<Event>) {
         let reason = reason.chars().take(TEXT_MAX).collect();
         self.write(now, Kind::Bye, &LinkBye { reason, refusal });
@@ -498,7 +498,7 @@ impl Transport for Link<'_> {
                 self.write(now, Kind::Ack, &Ack { ack_id: id.into(), state, ..Ack::default() });
             }
             Outcome::Refused => Counters::count(&self.counters.received_refused),
-            // It was no valid message, but the other side waits for an answer.
+            // The message was invalid, but the other side waits for an answer.
             Outcome::Dropped => {
                 if let Some(id) = id {
                     let why = "it is no message from one agent to another";

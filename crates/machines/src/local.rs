@@ -105,14 +105,14 @@ pub trait Transport {
     /// The moment when the transport needs [`tick`](Self::tick).
     fn deadline(&self) -> Option<Moment>;
 
-    /// Whether the transport takes another message for an agent of a machine. Answers and refusals
-    /// are always taken.
+    /// Whether the transport accepts another message for an agent of a machine. Answers and
+    /// refusals are always accepted.
     fn has_room(&self, host: &Host, agent: &Name) -> bool;
 
     /// Carries a frame. The error is a sentence that says why the frame cannot be carried.
     fn carry(&mut self, now: Now, carry: Carry) -> Result<(), String>;
 
-    /// Notes that a frame that the transport has passed on is dealt with.
+    /// Notes that a frame that the transport has passed on is settled.
     fn settled(&mut self, now: Now, host: &Host, ticket: Ticket, outcome: Outcome);
 
     /// Handles the end of a client: the daemon no longer admits it.
@@ -135,8 +135,8 @@ struct Joined {
 }
 
 impl Joined {
-    /// Whether a delivery would have to wait too long: those at least once are bounded by
-    /// `IN_FLIGHT_MAX`, the others are dropped.
+    /// Whether a delivery would have to wait too long: at-least-once deliveries are limited by
+    /// `IN_FLIGHT_MAX`, and others are dropped.
     fn is_full(&self, delivery: &Delivery) -> bool {
         !delivery.requires_ack && self.held.len() >= HELD_MAX
     }
@@ -153,7 +153,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// The side of this daemon, which exports these agents.
+    /// This daemon's side, which exports these agents.
     #[must_use]
     pub fn new(daemon: Daemon, exports: impl IntoIterator<Item = Name>) -> Self {
         let border = Border::new(exports, daemon.remote_ttl_ms);

@@ -68,7 +68,7 @@ impl fmt::Display for Selector {
     }
 }
 
-/// The names for a line: the first ones, and how many more there are.
+/// The names for a line: the first ones, and the number of the others.
 #[must_use]
 pub fn listed(names: &[Name]) -> String {
     let (first, more) = names.split_at(names.len().min(LISTED_MAX));

@@ -1,4 +1,4 @@
-//! Windows: how much may be on its way to an agent of another machine.
+//! Windows: limits for the messages in flight to an agent of another machine.
 //!
 //! Each agent has its own window, so that one that is slow delays no other.
 
@@ -34,8 +34,7 @@ impl Window {
     }
 }
 
-/// The messages that were sent in one direction and are not answered, by `K`, and their recipients,
-/// by `A`.
+/// The unanswered messages of one direction, by `K`, and their recipients, by `A`.
 #[derive(Debug)]
 pub struct Unanswered<K, A> {
     /// The recipients of the messages, and their bytes.

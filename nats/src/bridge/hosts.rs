@@ -1,4 +1,4 @@
-//! The part of the loop that knows which hosts are there, and says that this one is.
+//! The part of the loop that tracks the present hosts, and announces this one.
 
 use super::{BEAT_MIN, Bridge, DEPUTY, End, Settings, limit};
 use crate::{
@@ -53,7 +53,7 @@ impl Bridge<'_> {
                     self.reporter.update(move |report| report.host_came(&came, agents));
                     let token = Token::of_host(&host);
                     let is_known = self.presences.contains_key(&token);
-                    // A host whose agents change all the time has one line in a while.
+                    // A host with constantly changing agents gets one line now and then.
                     let topic =
                         if is_known { format!("exports {host}") } else { format!("here {host}") };
                     self.say(&topic, &format!("{host} is here: {list}"));
@@ -105,7 +105,7 @@ impl Bridge<'_> {
         }
     }
 
-    /// Says which exported agents the hosts of an earlier version do not take.
+    /// Lists the exported agents that hosts of an earlier version do not accept.
     fn warn_of_excess(&mut self) {
         let (first, agents) = (EARLIER_AGENTS_MAX, &self.exported.agents);
         if agents.len() <= first {
@@ -140,7 +140,7 @@ impl Bridge<'_> {
         let exported = &self.exported;
         let own = Own { settings, instance: self.instance, stream_bytes, exported };
         let beat = own.beat(age, ask, bye);
-        // Without this beat, the next one or the silence counts.
+        // If this beat is lost, the next one or the silence counts.
         self.link.publish_now(subject::presence(&self.here), beat);
     }
 }

@@ -1,4 +1,4 @@
-//! The start of a bridge: it connects, finds its consumer, and asks who is there.
+//! The start of a bridge: it connects, finds its consumer, and asks for the present hosts.
 
 use super::{Settings, Subscribers, hosts::Own};
 use crate::{
@@ -39,8 +39,8 @@ pub struct Started {
     pub(super) exported: Exported,
 }
 
-/// Connects to NATS and prepares a bridge that exports these agents at first. Waits until NATS is
-/// there.
+/// Connects to NATS and prepares a bridge that initially exports these agents. Waits until NATS is
+/// reachable.
 ///
 /// # Errors
 /// If this host cannot take part: a sentence with the remedy.
@@ -203,8 +203,8 @@ fn refusal(events: &mut mpsc::Receiver<Event>) -> Option<String> {
     refusal
 }
 
-/// Asks who is there, and returns what follows from the answers. Fails if another bridge of this
-/// host answers.
+/// Asks for the present hosts, and returns the outputs for their answers. Fails if another bridge
+/// of this host answers.
 async fn ask_who_is_there(
     own: &Own<'_>,
     link: &Link,

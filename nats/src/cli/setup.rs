@@ -89,7 +89,7 @@ impl Setup {
                     if replicas == 1 { "" } else { "s" }
                 ));
             }
-            // Before the connection ends with the process, what was created is confirmed.
+            // All changes are confirmed before the connection ends with the process.
             Ok(())
         })
     }

@@ -124,7 +124,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A sender's daemon and bridge, a broker that does what it likes, a receiver's bridge and daemon.
+/// A sender's daemon and bridge, a broker that may misbehave, a receiver's bridge and daemon.
 struct World {
     now: Instant,
     outbox: Outbox,

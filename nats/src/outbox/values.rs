@@ -93,7 +93,7 @@ pub enum Input {
     Refused(Token, String),
     /// A host's bridge was started again: it may have lost frames that it had not confirmed.
     Restarted(Token),
-    /// A host is absent: what waits for it is with the daemon.
+    /// A host is absent: the daemon has the messages that wait for it.
     Absent(Token),
     /// NATS accepts messages of at most this number of bytes.
     Limit(Limit),
@@ -106,7 +106,7 @@ pub enum Input {
 pub enum Output {
     /// Publish a message, and report the outcome.
     Publish(Lane, Arc<Publish>),
-    /// The frame of this host and id needs no more: the other host has confirmed it, or it is not
+    /// The frame of this host and id is finished: the other host has confirmed it, or it is not
     /// repeated.
     Carried {
         /// The receiving host.

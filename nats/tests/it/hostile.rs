@@ -219,7 +219,7 @@ fn messages_wait_for_room_in_a_full_stream() {
     }
 }
 
-/// Without permissions, a host may also say that it is another one.
+/// Without permissions, a host may also pretend to be another one.
 #[test]
 fn host_that_fills_a_stream_leaves_room_for_others() {
     let nats = Nats::one();

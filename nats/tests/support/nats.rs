@@ -14,10 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time that started servers have to become healthy.
+/// The time limit for started servers to become healthy.
 const BEGINNING: Duration = Duration::from_secs(30);
 
-/// The time that healthy servers of a cluster have to know each other.
+/// The time limit for healthy servers of a cluster to know each other.
 const MEETING: Duration = Duration::from_secs(5);
 
 /// The number of clusters that are started until one is complete.
@@ -80,7 +80,7 @@ impl Nats {
         Self::with(3, "", &[])
     }
 
-    /// So many servers, with further lines in their configuration and further variables.
+    /// This many servers, with further lines in their configuration and further variables.
     pub(crate) fn with(
         count: usize,
         more: &str,
@@ -131,8 +131,8 @@ impl Nats {
         text: &dyn Fn(usize, &Place) -> String,
         variables: &[(&'static str, &'static str)],
     ) -> Self {
-        // Servers that start at the same time may make a cluster without one of them, or without a
-        // leader, which stays so.
+        // Servers that start at the same time may form a cluster that permanently lacks one of
+        // them, or a leader.
         let mut clusters = (0..STARTS).map(|_| Self::start_all(count, text, variables));
         clusters.find(Self::is_complete).expect("a healthy cluster with all servers")
     }

@@ -1,5 +1,5 @@
 //! The frames that cross a border: messages, their refusals, and answers to questions. They have no
-//! length, since not every way between machines needs one.
+//! length, since not every transport needs one.
 
 use protocol::{
     Now,
@@ -8,7 +8,7 @@ use protocol::{
     payload::{Ack, Nack},
 };
 
-/// A frame's way from one agent to another, each named as on its own machine.
+/// The sender and the recipient of a frame, each named as on its own machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way<'a> {
     pub(super) from: &'a Name,

@@ -8,11 +8,10 @@ use client::Forwarded;
 use protocol::{Moment, name::Name};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// The first wait after a refusal that may pass, in milliseconds. Each further wait is twice as
-/// long.
+/// The first wait after a temporary refusal, in milliseconds. Each further wait is twice as long.
 const RETRY_MS: u64 = 1_000;
 
-/// The longest wait after a refusal that may pass, in milliseconds.
+/// The longest wait after a temporary refusal, in milliseconds.
 const RETRY_MS_MAX: u64 = 30_000;
 
 /// A sender, and a recipient.
@@ -57,7 +56,7 @@ impl Pairs {
     }
 
     /// Returns the pair's next message if the daemon may have it now. Later messages of the pair
-    /// wait until this one is taken or put off.
+    /// wait until this one is removed or delayed.
     pub(super) fn next(&mut self, now: Moment, pair: &Pair) -> Option<&Forwarded> {
         let lane = self.lanes.get_mut(pair)?;
         if lane.is_sent || lane.retry_at.is_some_and(|at| now < at) {
@@ -100,7 +99,7 @@ impl Pairs {
         messages.collect()
     }
 
-    /// Puts off a message that the daemon has refused for now. Returns whether there is one.
+    /// Delays a message that the daemon has refused temporarily. Returns whether there is one.
     pub(super) fn put_off(&mut self, now: Moment, sender: &Name, id: &str) -> bool {
         let Some(pair) = self.answered(sender, id) else { return false };
         let lane = self.lanes.get_mut(&pair).expect("a message that was sent is in a lane");

@@ -33,7 +33,7 @@ impl World {
         }
     }
 
-    /// Runs a line: a word, the machine, and what belongs to the word.
+    /// Runs a line: a word, the machine, and the word's arguments.
     fn line(&mut self, line: &str) {
         writeln!(self.transcript, "{line}").unwrap();
         let mut words = line.splitn(3, ' ');

@@ -1,6 +1,6 @@
 //! HELLO of a link: how two bridges introduce themselves, and how they state other agents later.
 //!
-//! A side of an earlier version refuses more than 20 agents, and takes none of a later HELLO.
+//! A side of an earlier version refuses more than 20 agents, and ignores agents in a later HELLO.
 
 use crate::{
     border::{AGENTS_MAX, EARLIER_AGENTS_MAX},
@@ -34,7 +34,7 @@ pub(super) struct LinkHello {
     /// The exported agents after the first 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     more: Vec<String>,
-    /// Whether this side takes `more`, and the agents of a later HELLO.
+    /// Whether this side accepts `more`, and agents in a later HELLO.
     #[serde(default)]
     takes_more: bool,
     /// Whether a later HELLO of this side may state other agents.
@@ -92,7 +92,7 @@ impl LinkHello {
         Self { bridge: bridge.map(|secret| secret.reveal().to_owned()), ..self }
     }
 
-    /// The same, with the details of agents as far as they fit.
+    /// Returns the HELLO with as many details of agents as fit.
     pub(super) fn with_details(self, exported: &Exported) -> Self {
         Self { details: details::fitting(&exported.details, DETAILS_BYTES_MAX), ..self }
     }

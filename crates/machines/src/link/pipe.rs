@@ -9,7 +9,8 @@ use std::{
     time::Duration,
 };
 
-/// The most first bytes that an error shows of what does not speak as a link does.
+/// The maximum number of first bytes that an error shows of a side that does not speak this
+/// protocol.
 const SHOWN_BYTES_MAX: usize = 60;
 
 /// The most bytes that are written before that is reported.
@@ -93,7 +94,8 @@ impl Pipe {
         }
     }
 
-    /// Handles [`Event::Written`]: gives the writer what waits, once it has written the rest.
+    /// Handles [`Event::Written`]: gives the writer the waiting frames, once it has written the
+    /// earlier ones.
     pub(super) fn written(&mut self, bytes: usize) {
         self.writing -= bytes;
         if self.writing > 0 {
@@ -101,13 +103,13 @@ impl Pipe {
         }
         self.writing = self.waiting.len();
         if self.writing > 0 {
-            // If the writer has ended, so has the pipe, which the reader reports.
+            // If the writer has ended, the pipe has ended, too. The reader reports that.
             let _ = self.batches.try_send(mem::take(&mut self.waiting));
         }
     }
 
-    /// Closes the pipe, and waits until everything is written, at most a second. Nobody receives
-    /// the pipe's events any more, so that its writer does not wait for room among them.
+    /// Closes the pipe, and waits until everything is written, at most a second. The pipe's events
+    /// are no longer received, so that its writer does not wait for room among them.
     pub(super) fn end(self, events: Receiver<Event>) {
         let Self { batches, writer, waiting, .. } = self;
         drop(events);

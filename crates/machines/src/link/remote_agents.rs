@@ -26,8 +26,8 @@ const REFUSED_RETRY_MS: u64 = 30_000;
 pub(super) struct RemoteAgents {
     /// The secret that identifies this bridge to the daemon, once the other side's HELLO came.
     bridge: Option<Secret>,
-    /// Whether the other side takes more agents than one of an earlier version, and other ones
-    /// later.
+    /// Whether the other side accepts more agents than an earlier version does, and changes of the
+    /// agents.
     takes_more: bool,
     /// Whether the log says that it does not.
     is_warned_of: bool,
@@ -45,12 +45,13 @@ pub(super) struct RemoteAgents {
 }
 
 impl RemoteAgents {
-    /// Notes the beginning of a link with a bridge of this secret.
+    /// Records the beginning of a link with a bridge of this secret.
     pub(super) fn begin(&mut self, bridge: &Secret, takes_more: bool) {
         (self.bridge, self.takes_more) = (Some(bridge.clone()), takes_more);
     }
 
-    /// Notes the first agents that have joined the daemon. Others may be wanted by now.
+    /// Notes the first agents that have joined the daemon. The set of wanted agents may have
+    /// changed by now.
     pub(super) fn joined(&mut self, agents: Vec<Name>) {
         if self.change_at.is_none() {
             self.wanted.clone_from(&agents);
@@ -131,7 +132,7 @@ impl Link<'_> {
         }
     }
 
-    /// Says which exported agents a side of an earlier version does not take.
+    /// Lists the exported agents that a side of an earlier version does not accept.
     pub(super) fn warn_of_excess(&self) {
         let (peer, first, agents) = (&self.agents.peer, EARLIER_AGENTS_MAX, &self.exported.agents);
         if !self.remote.takes_more && agents.len() > first {
@@ -143,7 +144,7 @@ impl Link<'_> {
         }
     }
 
-    /// Says once that a side of an earlier version takes no other agents.
+    /// Logs once that a side of an earlier version does not accept changes of the agents.
     fn warn_of_change(&mut self) {
         let is_first = !std::mem::replace(&mut self.remote.is_warned_of, true);
         if self.frame_bytes_max.is_some() && !self.remote.takes_more && is_first {
@@ -158,15 +159,14 @@ impl Link<'_> {
 
 /// The agents that the other side exports.
 impl Link<'_> {
-    /// Returns those of the other side's agents that this one wants.
+    /// Returns the other side's agents that this side wants.
     pub(super) fn imported(&self, mut agents: Vec<Name>) -> Vec<Name> {
         let imports = self.agents.imports.as_ref();
         agents.retain(|name| imports.is_none_or(|all| all.iter().any(|it| it.selects(name))));
         agents
     }
 
-    /// Handles a HELLO after the first: the other side exports other agents, or states their
-    /// details.
+    /// Handles a HELLO after the first: a change of the other side's agents, or their details.
     pub(super) fn later_hello(&mut self, now: Now, envelope: &Envelope<'_>) {
         let hello = envelope.decode_member::<LinkHello>(envelope.payload);
         let checked = hello.map_err(|why| why.message).and_then(|hello| {
@@ -192,7 +192,7 @@ impl Link<'_> {
         }
     }
 
-    /// Joins the daemon for the agents that the other side exports now, and leaves it for others.
+    /// Joins the daemon for the other side's present agents, and leaves it for former ones.
     pub(super) fn change_remote_agents(&mut self, now: Now, local: &mut Local) {
         if self.joining.is_some() {
             self.remote.change_at = Some(now.monotonic.plus(CHANGE_MS));

@@ -20,8 +20,8 @@ pub struct Known {
     pub report: Report,
 }
 
-/// Reads the reports of a home, in the order of their kinds and names. A `stdio` that was killed
-/// has none: the other machine starts the next one.
+/// Reads the reports of a home, in the order of their kinds and names. A killed `stdio` has no
+/// report: the other machine starts the next one.
 ///
 /// # Errors
 /// If a report cannot be read; the error names the file.
@@ -47,7 +47,8 @@ pub fn read(home: &Path) -> io::Result<Vec<Known>> {
 }
 
 fn read_one(path: &Path) -> io::Result<Option<Known>> {
-    // Before the file, so that a bridge that begins in between is not called ended.
+    // Checked before the file is read, so that a bridge that begins in between is not reported as
+    // ended.
     let running = Lock::is_held(&path.with_extension("lock"))?;
     let text = match fs::read_to_string(path) {
         Ok(text) => text,

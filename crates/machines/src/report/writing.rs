@@ -50,7 +50,7 @@ enum Update {
     End(Option<String>),
 }
 
-/// The way to change this process's report. Its clones change the same.
+/// A handle for changing this process's report. Clones change the same report.
 #[derive(Clone, Debug)]
 pub struct Reporter {
     updates: Sender<Update>,
@@ -173,7 +173,7 @@ impl Writer {
         }
     }
 
-    /// Takes over the counts. Returns whether they have changed.
+    /// Updates the counts. Returns whether they have changed.
     fn copy_counts(&mut self) -> bool {
         let Report { sent, sent_refused, received, received_refused, .. } = &mut self.report;
         let mut is_changed = false;
@@ -190,7 +190,7 @@ impl Writer {
         is_changed
     }
 
-    /// Writes the report, and says once why that fails.
+    /// Writes the report, and logs a failure once.
     fn try_write(&mut self) {
         let failure = self.write().err().map(|error| error.to_string());
         if let Some(why) = failure.as_ref().filter(|why| self.failure.as_ref() != Some(*why)) {
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!((report.state, report.links, report.sent), (State::Ended, 1, 1));
         assert_eq!(report.error.as_ref().unwrap().text, "NAME_IN_USE");
         assert_eq!(report.hosts, []);
-        // The next one of that name takes its place, and a kill is found out, too.
+        // The next bridge of that name takes its place, and a killed bridge is also detected.
         let pi = home.begin(Kind::Bridge, "pi");
         assert!(home.read()[0].running);
         kill(pi);
