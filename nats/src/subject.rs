@@ -1,8 +1,9 @@
 //! Subjects of NATS, and the tokens in them.
 //!
 //! A message for agent `Bob` of host `pi` from host `desk` has the subject `relay.pi.desk.bob`. A
-//! token is a name in lower case with `~` for `.`, because NATS compares case and splits at dots,
-//! and names do neither. No name has a `~`, so the mapping can be inverted except for case.
+//! token is a name in lower case with `~` for `.`, because NATS compares subjects with case and
+//! splits them at dots, unlike names. No name has a `~`, so the mapping can be inverted except for
+//! case.
 
 use protocol::name::{Host, Name};
 use std::fmt;

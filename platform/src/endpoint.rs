@@ -61,7 +61,7 @@ impl Endpoint {
     /// directory in `/tmp`, which a listener makes for its user only.
     ///
     /// # Errors
-    /// If the system does not tell this process's user (Windows only).
+    /// If the system does not report this process's user (Windows only).
     pub fn fitting(directory: &Path, name: &str) -> io::Result<Self> {
         Self::parse(&imp::fitting(directory, name)?)
     }
@@ -84,7 +84,7 @@ impl Endpoint {
     /// This user's own endpoint, for use while another user listens at [`Endpoint::shared`].
     ///
     /// # Errors
-    /// If the system does not tell this process's user.
+    /// If the system does not report this process's user.
     pub fn per_user() -> io::Result<Self> {
         Ok(Self::of(&User::me()?))
     }

@@ -46,7 +46,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// The start time of a process, in units of the system. It distinguishes the process from an
-/// earlier one with the same id. `None` if the process has ended, or the system does not tell.
+/// earlier one with the same id. `None` if the process has ended, or the system does not report it.
 #[must_use]
 pub fn start_time(pid: u32) -> Option<u64> {
     imp::start_time(pid)
@@ -177,7 +177,7 @@ impl Observer {
     /// # Errors
     /// If the terminal is closed, there are more than [`PROCESSES_MAX`] processes, the foreground
     /// changes during every attempt, or the system does not list the processes. `Unsupported` if
-    /// the system does not tell the foreground group.
+    /// the system does not report the foreground group.
     pub fn look(&mut self) -> io::Result<Vec<Process>> {
         let name = naming("look at the terminal's foreground");
         for _ in 0..ATTEMPTS {

@@ -23,7 +23,7 @@ use crate::{naming, peer::User, refusal};
 /// Support/agent-relay`; `%LOCALAPPDATA%\agent-relay`. It may not exist yet.
 ///
 /// # Errors
-/// If the system does not tell this user's home directory.
+/// If the system does not report this user's home directory.
 pub fn home() -> io::Result<PathBuf> {
     Ok(imp::data_directory()?.join("agent-relay"))
 }
@@ -31,7 +31,7 @@ pub fn home() -> io::Result<PathBuf> {
 /// This process's working directory.
 ///
 /// # Errors
-/// If it was removed, or the system does not tell it.
+/// If it was removed, or the system does not report it.
 pub fn current_directory() -> io::Result<PathBuf> {
     env::current_dir().map_err(without_directory)
 }
@@ -58,7 +58,7 @@ fn without_directory(error: io::Error) -> io::Error {
 /// The [`home`] of another user.
 ///
 /// # Errors
-/// `Unsupported` where only that user can make the directory; and if the system does not tell the
+/// `Unsupported` where only that user can make the directory; and if the system does not report the
 /// directory.
 pub fn home_of(user: &User) -> io::Result<PathBuf> {
     if User::me()? == *user {

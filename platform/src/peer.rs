@@ -19,7 +19,7 @@ impl User {
     /// The user that this process acts as.
     ///
     /// # Errors
-    /// If the system does not tell the user (Windows only).
+    /// If the system does not report the user (Windows only).
     pub fn me() -> io::Result<Self> {
         imp::me().map(Self)
     }

@@ -30,7 +30,7 @@ impl Detached {
     /// The exit code if the process has ended.
     ///
     /// # Errors
-    /// If the system does not tell the process's state.
+    /// If the system does not report the process's state.
     pub fn exited(&mut self) -> io::Result<Option<i32>> {
         self.0.exited().map_err(naming("look after the process"))
     }
@@ -46,7 +46,7 @@ impl Detached {
 /// allows. Returns the new limit.
 ///
 /// # Errors
-/// If the system does not tell the present limit.
+/// If the system does not report the present limit.
 pub fn allow_open_files(wanted: u64) -> io::Result<u64> {
     imp::allow_open_files(wanted).map_err(naming("ask for more open files"))
 }
@@ -78,7 +78,7 @@ pub fn end_before_others() -> io::Result<()> {
 /// job, if the job ends its processes when it is closed. False where there are no such jobs.
 ///
 /// # Errors
-/// If the system does not tell.
+/// If the system does not report it.
 pub fn ends_with_others() -> io::Result<bool> {
     imp::ends_with_others().map_err(naming("ask for this process's job"))
 }

@@ -118,7 +118,7 @@ impl Pty {
     /// The terminal's foreground process group; `None` where there is none.
     ///
     /// # Errors
-    /// If the system does not tell, as gVisor.
+    /// If the system does not report it, such as gVisor.
     #[cfg(unix)]
     pub(crate) fn foreground_group(&self) -> io::Result<Option<u32>> {
         self.0.foreground_group()
@@ -149,7 +149,7 @@ impl Pty {
     /// May be called repeatedly and by several threads.
     ///
     /// # Errors
-    /// If the system does not tell the command's state.
+    /// If the system does not report the command's state.
     pub fn wait(&self) -> io::Result<i32> {
         self.0.wait().map_err(naming("wait for the command"))
     }
@@ -157,7 +157,7 @@ impl Pty {
     /// The exit code if the command has ended.
     ///
     /// # Errors
-    /// If the system does not tell the command's state.
+    /// If the system does not report the command's state.
     pub fn try_wait(&self) -> io::Result<Option<i32>> {
         self.0.try_wait().map_err(naming("look after the command"))
     }

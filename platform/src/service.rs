@@ -202,7 +202,7 @@ pub fn check_install(program: &Program, site: Option<&Site>) -> io::Result<()> {
 /// own on this system.
 ///
 /// # Errors
-/// If the system does not tell who may change a directory.
+/// If the system does not report who may change a directory.
 pub fn replaceable_by(user: &User, program: &Program) -> io::Result<Option<PathBuf>> {
     accounts::replaceable_by(user, program)
 }
@@ -250,7 +250,7 @@ pub fn stop() -> io::Result<()> {
 /// The installed service, if there is one.
 ///
 /// # Errors
-/// If the service's definition cannot be read, or the system does not tell whether there is one.
+/// If the service's definition cannot be read, or the system does not report whether there is one.
 pub fn installed() -> io::Result<Option<Installed>> {
     imp::installed()
 }

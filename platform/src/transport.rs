@@ -192,13 +192,13 @@ impl Stream {
     /// this only after it has read something.
     ///
     /// # Errors
-    /// If the system does not tell the user. The caller must not trust the peer then.
+    /// If the system does not report the user. The caller must not trust the peer then.
     pub fn peer(&self) -> io::Result<User> {
         self.0.peer().map_err(naming("ask who is at the other end"))
     }
 
-    /// The id of the process at the other end when it connected, where the system tells it. The id
-    /// may already belong to another process, so no trust depends on it.
+    /// The id of the process at the other end when it connected, where the system reports it. The
+    /// id may already belong to another process, so no trust depends on it.
     #[must_use]
     pub fn peer_pid(&self) -> Option<u32> {
         self.0.peer_pid()

@@ -523,7 +523,7 @@ fn check_value(kind: Option<Kind>, name: &str, value: &str) -> Result<(), Mistak
     checked.map_err(|reason| Mistake::new(format!("{name} \"{value}\": {reason}")))
 }
 
-/// Reports whether a word is an optionrather than a text that begins with a dash: `-`, `-5`,
+/// Reports whether a word is an option, rather than a text that begins with a dash: `-`, `-5`,
 /// `- an item`, `--- a/file`.
 pub(super) fn is_option(word: &str) -> bool {
     let Some(name) = word.strip_prefix('-') else { return false };

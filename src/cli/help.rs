@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn help_fits_one_screen() {
         let screen = screen(&top_info());
-        // A line is left for the prompt.
+        // One line stays free for the prompt.
         assert!(screen.lines().count() <= 23, "{screen}");
         for text in [screen, all(&top_info())] {
             assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");

@@ -153,7 +153,7 @@ const COLUMNS_MIN: usize = 20;
 /// The indent of the lines of a long note.
 const NOTE_INDENT: usize = 4;
 
-/// The width of help texts, and the assumed width of a terminal if the system does not tell it.
+/// The width of help texts, and the assumed width of a terminal if the system does not report it.
 const HELP_COLUMNS: usize = 80;
 
 /// Breaks the long lines of a help text between words. Examples are commands and stay whole.

@@ -123,7 +123,7 @@ pub(crate) fn exists(home: &Path, name: &str) -> bool {
     path(home, name).exists()
 }
 
-/// Whether an agent of this name was cut off, if it does not run.
+/// Whether an agent of this name was cut off, unless it runs.
 pub(crate) fn is_cut_off(home: &Path, name: &str) -> bool {
     let read = records::read::<AgentRecord>(&path(home, name));
     read.is_ok_and(|record| record.is_some_and(|record| record.ended.is_none()))

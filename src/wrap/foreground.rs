@@ -36,8 +36,8 @@ pub(super) struct Foreground {
     files: Files,
     command: u32,
     accepts: bool,
-    /// The program that reads the terminal if the system does not tell: the wrapped one, if the
-    /// person declared that it reads text.
+    /// The program that reads the terminal if the system does not report it: the wrapped one, if
+    /// the person declared that it reads text.
     declared: Reader,
     book: Book,
     mark: Option<Mark>,
@@ -107,7 +107,7 @@ impl Foreground {
     }
 }
 
-/// Returns the program to assume as the reader of the terminal if the system does not tell.
+/// Returns the program to assume as the reader of the terminal if the system does not report it.
 fn declared(wrapped: Option<&Wrapped>, book: &Book, accepts: bool) -> Reader {
     match wrapped.map(|wrapped| wrapped.reader(book)) {
         _ if !accepts => Reader::Barred(Obstacle::NoForegroundGroup, None),

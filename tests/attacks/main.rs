@@ -150,7 +150,7 @@ struct Row {
     refusal: Option<String>,
     /// The attacked daemon's resident memory in MiB, where `ps` reports it.
     resident_mib: Option<u64>,
-    /// The most that it was, where the system tells.
+    /// The most that it was, where the system reports it.
     peak_mib: Option<u64>,
     /// The time until the attacked daemon has ended, in milliseconds.
     stop_ms: u128,

@@ -110,7 +110,7 @@ fn system_shell_sends_messages_and_runs_none() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     // The shell's command, the end of its prompt, and a line that makes it print a message to Bob,
-    // as a file could: a shell sends only its agent's messages.
+    // as the output of a program could. Such output is not sent.
     let (shell, prompt, line) = match env::var("ComSpec") {
         Ok(cmd) => (vec![cmd, "/d".into()], ">", "echo -^>relay:Bob ^<^<^<printed^>^>^>\r"),
         Err(_) => (vec!["sh".into(), "-i".into()], "$", "echo '->relay:Bob <<<printed>>>'\r"),

@@ -61,7 +61,7 @@ pub fn resident_bytes(pid: u64) -> Option<u64> {
     output.status.success().then(|| kib.parse::<u64>().expect("a number of KiB") << 10)
 }
 
-/// Returns the most memory that a process had resident, or `None` if the system does not tell.
+/// Returns the most memory that a process had resident, or `None` if the system does not report it.
 pub fn peak_resident_bytes(pid: u64) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -87,7 +87,7 @@ pub(super) fn spawn(command: &mut Command, output: File) -> io::Result<Child> {
         // The job of this process does not let its processes leave the job.
         Err(error) if error.raw_os_error() == Some(ERROR_ACCESS_DENIED as i32) => {
             let (process, _) = start(0)?;
-            // If the system does not tell, it may.
+            // If the system does not report this, it may.
             Ok(Child { process, ends_with_others: ends_with_others().unwrap_or(true) })
         }
         started => started.map(|(process, _)| Child { process, ends_with_others: false }),

@@ -15,7 +15,7 @@ use std::{
     process,
 };
 
-/// The assumed size of a terminal if the system does not tell it.
+/// The assumed size of a terminal if the system does not report it.
 const SIZE: (usize, usize) = (80, 24);
 
 /// The terminal while it is repainted: its alternate screen, without a cursor. Dropping this

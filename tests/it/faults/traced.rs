@@ -62,7 +62,7 @@ impl Attached {
     }
 }
 
-/// Detaches stracecleanly, unlike a kill of strace.
+/// Detaches strace cleanly, unlike a kill of strace.
 impl Drop for Attached {
     fn drop(&mut self) {
         let pid = self.strace.id().to_string();

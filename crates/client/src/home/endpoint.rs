@@ -33,7 +33,7 @@ pub fn default_endpoints(home: &Path) -> Vec<Endpoint> {
     }
     let shared = Some(Endpoint::shared());
     let shared = shared.filter(|shared| !Listener::is_foreign(shared).unwrap_or(true));
-    // If the system does not tell the user, the shared endpoint is the only one.
+    // If the system does not report the user, the shared endpoint is the only one.
     shared.into_iter().chain(Endpoint::per_user().ok()).collect()
 }
 

@@ -327,7 +327,7 @@ impl HalfRead {
 pub struct Reading {
     /// The reader's number, unique among readers with the same `half_read`.
     pub reader: u64,
-    /// The process at the other end, if the system tells it.
+    /// The process at the other end, if the system reports it.
     pub pid: Option<u32>,
     /// The longest frame accepted.
     pub frame_bytes_max: usize,
