@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn state_has_its_age_and_the_error_of_what_does_not_work() {
+    fn state_has_its_age_and_the_error_of_a_failure() {
         let now = 301_000;
         let mut pi = report(Kind::Bridge, State::Linked);
         pi.failed("ssh ended with code\n255");

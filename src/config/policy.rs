@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_value_is_reported_with_its_line_and_what_is_expected() {
+    fn bad_value_is_reported_with_line_and_expectation() {
         check(
             &[
                 "[agent]\nname = 'Ann'",

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn file_that_is_no_record_is_left_out() {
+    fn invalid_record_is_omitted() {
         let home = Home::new("broken");
         record("Web").write(&home.0).unwrap();
         fs::write(home.0.join(DIRECTORY).join("x.json"), "{").unwrap();

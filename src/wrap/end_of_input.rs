@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn end_of_a_terminals_input_is_no_key() {
+    fn end_of_a_terminals_input_is_not_a_key() {
         let mut input = EndOfInput::new(false);
         input.begin(Moment(7));
         assert_eq!(input.deadline(), None);

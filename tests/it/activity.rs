@@ -65,7 +65,7 @@ fn wait_goes_on_after_the_daemon_was_killed() {
 }
 
 #[test]
-fn status_of_a_message_says_what_its_recipient_does() {
+fn status_of_a_message_shows_its_recipients_activity() {
     let sandbox = Sandbox::new();
     let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
     report(&mut bob, "waits-for-permission");
@@ -142,7 +142,7 @@ pub(crate) fn await_activity(sandbox: &Sandbox, activity: &str) {
 }
 
 #[test]
-fn hooks_tell_what_an_agent_does() {
+fn hooks_report_an_agents_activity() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let terminal = claude::start_with_hooks(&sandbox, CLAUDE, &[]);

@@ -220,7 +220,7 @@ fn channel_that_is_not_read_stops_no_other() {
 }
 
 #[test]
-fn daemon_grants_what_it_has_handled() {
+fn daemon_grants_credit_for_handled_bytes() {
     let sandbox = Sandbox::new();
     let mut shared = Shared::open(&sandbox);
     shared.hello(1, "Ann", None);

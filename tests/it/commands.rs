@@ -655,7 +655,7 @@ fn received_text_cannot_control_the_terminal() {
 
 /// Otherwise a script would send the message again.
 #[test]
-fn message_counts_as_sent_although_its_id_cannot_be_printed() {
+fn message_counts_as_sent_if_its_id_cannot_be_printed() {
     // Only Linux has `/dev/full`, which refuses every write.
     if SYSTEM != "linux" {
         return;

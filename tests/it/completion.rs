@@ -44,7 +44,7 @@ const CASES: [(&str, &str); 19] = [
 ];
 
 #[test]
-fn bash_completes_what_the_daemon_knows() {
+fn bash_completes_names_from_the_daemon() {
     let startup = r#"
         PS1='$ '
         p() { printf '<%s>' "$@"; echo; }
@@ -55,7 +55,7 @@ fn bash_completes_what_the_daemon_knows() {
 }
 
 #[test]
-fn zsh_completes_what_the_daemon_knows() {
+fn zsh_completes_names_from_the_daemon() {
     let startup = r#"
         PS1='$ '
         bindkey -e
@@ -67,7 +67,7 @@ fn zsh_completes_what_the_daemon_knows() {
 }
 
 #[test]
-fn fish_completes_what_the_daemon_knows() {
+fn fish_completes_names_from_the_daemon() {
     let startup = r"
         set -g fish_greeting
         function fish_prompt; printf '$ '; end

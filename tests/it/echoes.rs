@@ -21,7 +21,7 @@ fn replies() -> Vec<String> {
 }
 
 #[test]
-fn replies_that_repeat_what_was_received_arrive() {
+fn replies_that_repeat_a_received_text_arrive() {
     let sandbox = Sandbox::new();
     let (mut bob, mut cid) = (sandbox.join("Bob"), sandbox.join("Cid"));
     let mut ann = wrap_line_reader(&sandbox, "Ann", &[]);

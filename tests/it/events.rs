@@ -290,7 +290,7 @@ fn events_go_on_after_the_daemon_was_killed() {
 }
 
 #[test]
-fn answer_is_told_once_although_the_daemon_was_killed() {
+fn answer_is_reported_once_despite_a_killed_daemon() {
     let mut sandbox = Sandbox::new();
     let events = Running::events(&sandbox, &["--kind", "answer"]);
     let answered = |sandbox: &Sandbox, body: &str| {

@@ -144,7 +144,7 @@ fn run_program(sandbox: &Sandbox, program: &str, arguments: &[&Path]) {
 
 /// The agent's hook tells it of a message, and the agent reads it. Nothing is typed.
 #[test]
-fn agent_reads_what_its_hook_tells() {
+fn agent_reads_the_message_that_its_hook_announces() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let ann = claude::start_with_hooks(&sandbox, CLAUDE, &[]);
@@ -218,7 +218,7 @@ until grep -q agent-relay told; do echo '{}' | hook PostToolUse >told; done
 "#;
 
 #[test]
-fn agent_is_told_again_what_its_hook_could_not_print() {
+fn unprinted_hook_text_is_repeated() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let ann = claude::start_with_hooks(&sandbox, DEAF, &[]);

@@ -159,7 +159,7 @@ fn client_reports_a_stop_and_a_refusal() {
 }
 
 #[test]
-fn client_sends_what_the_document_requires() {
+fn client_sends_the_documented_envelopes() {
     let sandbox = Sandbox::empty();
     let listener = Arc::new(Listener::bind(&sandbox.endpoint()).unwrap());
     let accepting = Arc::clone(&listener);

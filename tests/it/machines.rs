@@ -313,7 +313,7 @@ fn bridge_waits_for_the_names_of_an_earlier_one() {
 }
 
 #[test]
-fn sender_is_notified_of_what_does_not_arrive() {
+fn sender_is_notified_of_undelivered_messages() {
     let (laptop, pi) = (Sandbox::with_config("remote_ttl_ms = 1000\n"), Sandbox::new());
     let mut ann = laptop.join("Ann");
     let linked = Linked::start(&laptop, &pi);

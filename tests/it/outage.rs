@@ -310,7 +310,7 @@ fn person_runs_an_agent_while_guests_have_no_place() {
 }
 
 #[test]
-fn suspended_daemon_keeps_its_home_and_commands_say_what_to_do() {
+fn suspended_daemon_keeps_its_home_and_commands_name_the_remedy() {
     let mut sandbox = Sandbox::new();
     let mut pair = Pair::join(&sandbox);
     pair.talk(1);

@@ -204,7 +204,7 @@ fn purge_ends_mail_in_flight_by_force_only() {
 }
 
 #[test]
-fn old_words_do_what_their_successors_do() {
+fn old_words_act_like_their_successors() {
     let sandbox = Sandbox::new();
     sandbox.join("Bob").leave();
     let sent = send(&sandbox, &["--ttl", "1ms", "Bob", "too late"]);

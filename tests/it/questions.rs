@@ -114,7 +114,7 @@ fn unanswered_ask_has_its_own_exit_codes() {
 }
 
 #[test]
-fn asker_is_told_of_what_the_agent_does_instead() {
+fn asker_is_notified_of_the_agents_other_actions() {
     let sandbox = Sandbox::new();
     let bob = library(&sandbox, "Bob");
     let mut ask = sandbox.command(["ask", "Bob", "Which port?"]);

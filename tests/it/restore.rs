@@ -119,7 +119,7 @@ fn agent_that_ends_at_once_is_not_restored() {
 }
 
 #[test]
-fn agent_whose_directory_is_gone_is_named_and_others_are_started() {
+fn agent_with_missing_directory_is_named_and_others_are_started() {
     let sandbox = Sandbox::new();
     let claude = Claude::install(&sandbox);
     record(&sandbox, "Gone", &claude.program, "/nowhere/at/all", 1);

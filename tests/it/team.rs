@@ -540,7 +540,7 @@ fn agent_of_another_project_keeps_its_name() {
 }
 
 #[test]
-fn name_whose_mail_waits_for_somebody_else_is_not_given_away() {
+fn name_with_mail_for_another_agent_is_not_reused() {
     let sandbox = shop(
         "[[agent]]\nname = 'api'\ncommand = 'CLAUDE'\n\
          [[agent]]\nname = 'web'\ncommand = 'CLAUDE'\ndirectory = 'web'\n",

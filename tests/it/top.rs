@@ -584,7 +584,7 @@ fn agents_are_started_again_where_no_daemon_runs() {
 }
 
 #[test]
-fn output_that_is_no_terminal_is_refused() {
+fn output_other_than_a_terminal_is_refused() {
     let sandbox = Sandbox::empty();
     let refused = err(&run(&sandbox, &["top"], USAGE));
     assert!(refused.contains("`agent-relay agents` lists the agents"), "{refused}");
@@ -594,7 +594,7 @@ fn output_that_is_no_terminal_is_refused() {
 }
 
 #[test]
-fn program_alone_shows_agents_or_what_can_be_done() {
+fn program_without_arguments_shows_agents_or_next_steps() {
     let empty = Sandbox::empty();
     let welcome = start(&empty, &[], &[]);
     welcome.wait_for("agent-relay doctor");

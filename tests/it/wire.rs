@@ -220,7 +220,7 @@ fn another_user_is_refused() {
 }
 
 #[test]
-fn welcome_states_what_is_granted() {
+fn welcome_states_granted_capabilities() {
     with_bystander(|sandbox| {
         let mut raw = sandbox.connect();
         let welcome = raw.hello("Ann");

@@ -599,7 +599,7 @@ fn piped_input_ends_the_program() {
 
 /// The terminal is full and not read, as behind a stopped pager or a dead connection.
 #[test]
-fn wrapper_whose_terminal_takes_no_output_ends_when_asked() {
+fn wrapper_with_blocked_terminal_ends_when_asked() {
     let sandbox = Sandbox::new();
     let begun = sandbox.directory().join("begun");
     for (rest, asks_by_command) in [("sleep 1000", true), ("sleep 1000", false), ("exit 5", false)]

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn group_is_no_name_of_the_daemons() {
+    fn daemons_names_are_not_groups() {
         assert_eq!(group_of("@reviewers"), Some("reviewers"));
         for address in [
             "reviewers",

@@ -55,7 +55,7 @@ fn late_frame_that_is_not_sent_any_more_is_dropped() {
 }
 
 #[test]
-fn another_instance_begins_anew() {
+fn new_instance_starts_over() {
     let mut inbox = Inbox::default();
     assert_eq!(arrived(&mut inbox, batch(1, 1, &[(1, "a"), (3, "c")])), "a");
     assert_eq!(arrived(&mut inbox, batch(2, 1, &[(1, "a"), (2, "b")])), "a b");
@@ -63,7 +63,7 @@ fn another_instance_begins_anew() {
 }
 
 #[test]
-fn lanes_and_what_waits_in_them_are_bounded() {
+fn lanes_and_their_waiting_frames_are_bounded() {
     let mut inbox = Inbox::default();
     let mut number = 1;
     let mut more = |inbox: &mut Inbox, size: usize| {
@@ -328,7 +328,7 @@ fn check_lost_place(steps: &[Step]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
     #[test]
-    fn whatever_is_lost_or_repeated_all_messages_arrive_in_order(
+    fn messages_arrive_in_order_despite_losses_and_repetitions(
         steps in prop::collection::vec(step(), 1..120)
     ) {
         let mut world = World::new();

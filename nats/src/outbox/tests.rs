@@ -205,7 +205,7 @@ fn unknown_outcome_is_repeated_before_anything_else_of_the_lane() {
 }
 
 #[test]
-fn publish_whose_frames_are_confirmed_is_not_repeated() {
+fn publish_with_all_frames_confirmed_is_not_repeated() {
     let mut world = World::new();
     world.carry("Bob", "1", b"one");
     world.carry("Bob", "2", b"two");
@@ -281,7 +281,7 @@ fn batch_stays_within_a_small_limit_of_nats() {
 }
 
 #[test]
-fn smaller_limit_of_another_server_refuses_what_is_too_large_and_divides_batches() {
+fn smaller_limit_of_another_server_refuses_large_frames_and_divides_batches() {
     let mut world = World::new();
     world.carry("Bob", "0", b"");
     world.carry("Bob", "1", &[b'x'; 500]);
@@ -316,7 +316,7 @@ fn message_that_may_have_arrived_is_not_refused() {
 }
 
 #[test]
-fn message_whose_publish_had_no_answer_is_not_refused() {
+fn message_with_unanswered_publish_is_not_refused() {
     let mut world = World::new();
     world.carry("Bob", "1", b"one");
     world.published("Bob", Published::NotSent);

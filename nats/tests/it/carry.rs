@@ -183,7 +183,7 @@ fn stream_that_is_removed_comes_back_with_its_size_and_replicas() {
 }
 
 #[test]
-fn setup_changes_what_it_names_of_a_stream() {
+fn setup_changes_only_named_settings_of_a_stream() {
     let nats = Nats::three();
     for (more, set_up) in [
         (&["--replicas", "3"][..], (256, 3)),

@@ -206,7 +206,7 @@ fn host_cannot_make_the_server_send_for_another() {
 }
 
 #[test]
-fn host_that_may_not_create_its_consumer_says_who_must() {
+fn host_without_permission_to_create_its_consumer_reports_the_remedy() {
     let nats = nats();
     let mut desk = Host::new("desk", &["Ann"]);
     let creds = desk.private_file("creds", "desk:desk-secret");

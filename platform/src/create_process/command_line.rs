@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_break_is_refused() {
+    fn line_break_is_refused() {
         assert_eq!(batch(&["a", "b\nc"]), Err(1));
         assert_eq!(batch(&["a\r"]), Err(0));
         assert_eq!(batch(&[]).unwrap(), r#"cmd.exe /e:on /v:off /d /c ""C:\a b\x.cmd"""#);

@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn activity_that_is_reported_again_is_no_event() {
+    fn repeated_activity_is_not_an_event() {
         let mut agents = Agents::default();
         let doing =
             |word: &str, since| Event { since: Some(since), ..Event::of_agent(9, "Ann", word) };

@@ -149,7 +149,7 @@ agent-relay[8]: a daemon is already running
     }
 
     #[test]
-    fn line_without_a_mark_is_the_reason_if_there_is_no_other() {
+    fn unmarked_line_is_the_reason_of_last_resort() {
         let log = std::env::temp_dir().join(format!("ar-ended-{}.log", std::process::id()));
         std::fs::write(&log, "").unwrap();
         let reason = |text| Ended::of(&log, 6, text).reason(127);

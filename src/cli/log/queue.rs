@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn flush_ends_although_nothing_can_be_written() {
+    fn flush_ends_while_writes_fail() {
         let scene = scene();
         for _ in 0..2 * LINES_MAX {
             scene.queue.push(b"x\n");

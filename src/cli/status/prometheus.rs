@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_what_prometheus_reads() {
+    fn text_is_readable_by_prometheus() {
         let status: Status<'_> = serde_json::from_str(STATUS).unwrap();
         let process: Process<'_> =
             serde_json::from_str(r#"{"pid":7,"endpoint":"/e","home":"/h","store_fails":"full"}"#)

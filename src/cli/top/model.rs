@@ -666,7 +666,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn message_that_is_read_stays_although_its_list_changes() {
+    fn open_message_stays_when_its_list_changes() {
         let mut model = model();
         let read = message(1, OPERATOR, "one");
         model.update(Update::Mailbox(2, vec![read.clone(), message(2, OPERATOR, "two")]));

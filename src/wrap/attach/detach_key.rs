@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_found_however_it_is_encoded() {
+    fn key_is_found_in_every_encoding() {
         let key = DetachKey::default();
         assert_eq!(key.to_string(), "Ctrl-\\");
         for (bytes, place) in [

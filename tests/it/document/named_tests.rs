@@ -71,7 +71,7 @@ fn threats_and_faults_are_numbered_without_gaps() {
 /// or, with `*` at the end, a module. `--skip` takes any part of a name, so that a row could skip
 /// other tests as well.
 #[test]
-fn lists_of_skipped_tests_skip_what_they_name() {
+fn lists_of_skipped_tests_skip_only_named_tests() {
     let functions = functions();
     for row in SKIPPED.iter().flat_map(|list| list.lines()) {
         let (_, row) = row.split_once(": ").expect("skipped: BINARY NAME: REASON");

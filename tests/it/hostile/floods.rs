@@ -479,7 +479,7 @@ fn flood_of_valid_tokens_affects_no_other_client() {
 /// Some agents send best-effort messages without a pause, others wait for each ACK, and the rest
 /// are idle.
 #[test]
-fn flooded_daemon_says_bye_to_those_who_read_and_keeps_what_it_accepted() {
+fn flooded_daemon_says_bye_to_readers_and_keeps_accepted_messages() {
     let mut sandbox = Sandbox::new();
     sandbox.join("Away").leave();
     let accepted = Mutex::new(BTreeSet::new());

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_line_key_and_what_is_expected() {
+    fn errors_name_line_key_and_expectation() {
         let keys = "endpoint, durability, max_frame_bytes, heartbeat_ms, handshake_timeout_ms, \
                     resume_window_ms, default_ttl_ms, remote_ttl_ms, queue_max_messages, \
                     queue_max_bytes, replay_messages, memory_max_bytes, max_clients, \

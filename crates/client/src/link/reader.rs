@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn client_waits_for_its_share_of_what_is_free() {
+    fn client_waits_for_its_share_of_free_memory() {
         let (quota, buffered) = (ReadQuota::new(1_000), BufferedBytes::new(100 * SHARES));
         for (used, is_free) in [(100, true), (101, false)] {
             quota.acquire(used);

@@ -63,7 +63,7 @@ fn carry(id: &str, bytes: usize) -> Carry {
 }
 
 #[test]
-fn silent_link_is_lost_although_half_a_frame_came() {
+fn silent_link_is_lost_after_half_a_frame() {
     let agents = agents();
     let (mut link, batches, mut local) = begin(&agents);
     assert_eq!(written(&mut link, at(0), &batches, &mut local), [Kind::Hello]);

@@ -445,7 +445,7 @@ fn no_candidate_is_looked_for_once_a_hook_names_the_transcript() {
 }
 
 #[test]
-fn file_that_is_no_transcript_of_the_agent_is_not_read() {
+fn file_other_than_the_agents_transcript_is_not_read() {
     let home = TestHome::new("named-others");
     let (sender, _events) = bounded(EVENTS_MAX);
     let spawned = home.rollout("spawned", "\"source\":{\"subagent\":{\"thread_spawn\":{}}}");
