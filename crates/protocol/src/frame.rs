@@ -14,7 +14,7 @@ const READ_BYTES: usize = 64 * 1024;
 /// The bytes requested from a read on a quiet connection. There may be thousands of them.
 const QUIET_BYTES: usize = 4 * 1024;
 
-/// The number of consecutive small reads after which a connection is quiet.
+/// The number of consecutive small reads that makes a connection quiet.
 const SMALL_READS: u8 = 32;
 
 /// Appends one frame whose JSON `write` appends.

@@ -29,7 +29,7 @@ const SHARES: usize = 16;
 /// The minimum size of a read, even if little memory is free.
 const READ_BYTES_MIN: usize = 4 * 1024;
 
-/// The time without input after which a reader's buffer shrinks.
+/// The time without input before a reader's buffer shrinks.
 const REST_AFTER: Duration = Duration::from_secs(1);
 
 /// The reason why nothing more is read.
