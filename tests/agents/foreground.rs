@@ -98,12 +98,12 @@ impl<'a> Scene<'a> {
     fn check_waiting_at_the_shell(&mut self) -> String {
         let body = format!("touch {}", self.marker.display());
         let id = self.bob.send("Ann", &body);
-        await_report(self.sandbox, &self.agent, &id, "waiting", "bash runs what is typed");
+        await_report(self.sandbox, &self.agent, &id, "waiting", "bash would run the text");
         let word = format!("done{}", self.asked);
         self.enter(&format!("echo ''{word}"));
         self.agent.terminal.wait_for_row(&word);
         self.agent.wait_until_still();
-        await_report(self.sandbox, &self.agent, &id, "waiting", "bash runs what is typed");
+        await_report(self.sandbox, &self.agent, &id, "waiting", "bash would run the text");
         assert!(
             !self.marker.exists(),
             "the shell ran the message:\n{}",
@@ -167,7 +167,7 @@ const VIM: Editor = Editor {
     line: "exec vim.tiny -u NONE -i NONE -n \"$1\"",
     shown: "~\n~",
     keys: ":q!\r",
-    why: "takes what is typed for commands",
+    why: "reads commands",
 };
 
 impl Cli {

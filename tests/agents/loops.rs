@@ -48,8 +48,7 @@ fn agents_that_only_answer_each_other_are_stopped(cli: Cli) {
     assert!(asked[3].prompt.contains("Cid and you have sent each other 4 messages"), "{asked:?}");
     let asked = cid.with_screen_on_panic(|| models[1].wait_for_requests(3));
     assert!(asked[2].prompt.contains("Ann and you have sent each other 4 messages"), "{asked:?}");
-    let why =
-        "the two agents only answer each other: a prompt of their user's to Cid lets them go on";
+    let why = "the two agents only answer each other: prompt Cid to let them continue";
     cid.with_screen_on_panic(|| {
         until("`agents` says why the message waits", || {
             let printed = output(sandbox.command(["agents"])).stdout;

@@ -80,7 +80,7 @@ fn spawned_agent_is_held_released_and_stopped() {
     assert_eq!(ask("hold")["held"], true);
     sandbox.send("Bob", "Ann", "hello");
     until("the message waits", || ask("hold")["waiting"] == 1);
-    assert_eq!(ask("hold")["why"], "its person holds its messages: `agent-relay release Ann`");
+    assert_eq!(ask("hold")["why"], "its messages are on hold: `agent-relay release Ann`");
     assert_eq!(ask("release")["held"], false);
     until("the message is typed", || ask("release")["waiting"] == 0);
     let ended = ask("stop");
@@ -137,7 +137,7 @@ fn system_shell_sends_messages_and_runs_none() {
         let agent = bob.agents().into_iter().find(|agent| agent["name"] == "Ann").unwrap();
         let is_over = agent["queued"] == 0 && agent["in_flight"] == 0;
         let why = held["why"].as_str().unwrap_or_default();
-        is_over || held["waiting"] == 3 && why.contains(" runs what is typed: leave ")
+        is_over || held["waiting"] == 3 && why.contains(" would run the text: leave ")
     });
     assert!(!ann.text().contains("Your name is"), "a shell got the brief: {}", ann.text());
     ann.press("exit 7\r");

@@ -435,14 +435,14 @@ fn held_messages_are_typed_once_after_release() {
     let held = state(&sandbox, "hold");
     assert_eq!(held["schema"], "agent-relay.wrapped/1");
     assert_eq!((&held["held"], &held["connected"]), (&json!(true), &json!(true)));
-    assert_eq!(held["why"], "its person holds its messages: `agent-relay release Ann`");
+    assert_eq!(held["why"], "its messages are on hold: `agent-relay release Ann`");
     let listed = out(&run(&sandbox, &["agents"], DONE));
     assert!(
         listed.lines().any(|line| line.starts_with("Ann") && line.contains(", held ")),
         "{listed}"
     );
     let why = out(&run(&sandbox, &["agents", "Ann", "--why"], DONE));
-    assert!(why.starts_with("Ann (waiting): its person holds its messages\nFACT "), "{why}");
+    assert!(why.starts_with("Ann (waiting): its messages are on hold\nFACT "), "{why}");
     let fact = |name: &str| why.lines().find(|line| line.starts_with(name)).unwrap();
     assert!(fact("messages are held ").contains(" yes "), "{why}");
     assert!(fact("reader ").ends_with(" processes"), "{why}");

@@ -104,14 +104,16 @@ pub(super) fn advice(cause: FailureCause, to: &str, id: &str) -> String {
             "`agent-relay agents` shows whether {to} is here; send it again if it still matters"
         )),
         NackCode::GaveUp => dead_letter("Send it again in another form if it still matters"),
-        NackCode::Refused => dead_letter("Correct what is wrong with it and send it again"),
+        NackCode::Refused => dead_letter("Correct it and send it again"),
         NackCode::SyncTimeout => {
             "The message itself may still be delivered: ask again, or go on without the answer."
                 .to_owned()
         }
         NackCode::Invalid => "Correct it and send it again.".to_owned(),
         NackCode::UnknownAgent => "Check the name and send it again.".to_owned(),
-        NackCode::AgentOffline => "Send it again when they are here, or go on without.".to_owned(),
+        NackCode::AgentOffline => {
+            "Send it again once the agent is connected, or continue without it.".to_owned()
+        }
         NackCode::Forbidden | NackCode::Unauthorized => {
             "Do not send it again: your user decides who may do that.".to_owned()
         }

@@ -260,7 +260,7 @@ impl Injector {
             (None, Err(why)) => why.to_string(),
             (None, Ok(_)) if later => "notices wait, since a few began turns already".to_owned(),
             (None, Ok(_)) if seen.has_next => "the next text is typed now".to_owned(),
-            (None, Ok(_)) => "nothing is in the way of a text".to_owned(),
+            (None, Ok(_)) => "a text could be typed now".to_owned(),
         };
         let notices = self.notices.waiting().map(str::to_owned).collect();
         let stage = self.delivering.stage().to_owned();

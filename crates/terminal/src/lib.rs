@@ -302,9 +302,8 @@ impl TerminalSide {
     fn rejected(&mut self, why: &str, is_permanent: bool) {
         if is_permanent {
             self.is_connected = false;
-            self.injector.notify(format!(
-                "You are cut off from the relay: {why}. What you say to others is not delivered."
-            ));
+            self.injector
+                .notify(format!("The relay rejected you: {why}. Your messages are not delivered."));
         } else if !std::mem::replace(&mut self.is_rejection_told, true) {
             self.injector.notify(format!(
                 "You are not connected to the relay: {why}. It is asked again every 30 s; what you say \
@@ -459,7 +458,7 @@ impl TerminalSide {
             let is_for_guest = name::is_daemons(&message.to) && message.to != OPERATOR;
             if message.reply_to.is_none() && !is_for_guest {
                 self.injector.notify(format!(
-                    "[reply:{prefix:.40}] names no message that you got; yours was sent without it."
+                    "[reply:{prefix:.40}] matches no message that you received; yours was sent without it."
                 ));
             }
         }

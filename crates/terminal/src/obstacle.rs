@@ -26,7 +26,7 @@ pub enum Obstacle {
     Typing,
     /// The person has typed a part of a line.
     ///
-    /// Send it off, or erase it.
+    /// Submit or erase it.
     HalfTyped,
     /// The program has not read all that was typed before.
     ///
@@ -107,7 +107,7 @@ pub enum Obstacle {
     NoEnterTaken,
     /// The composer does not show the typed text, or not it alone.
     ///
-    /// Press Enter, or erase what stands there.
+    /// Press Enter, or erase the input line.
     NotShown,
 }
 
@@ -118,23 +118,23 @@ impl Obstacle {
     pub fn words(self, agent: &str, program: Option<&str>) -> String {
         let name = program.unwrap_or("the program");
         let remedy = match self {
-            Self::HalfTyped => "send it off, or erase it".to_owned(),
+            Self::HalfTyped => "submit or erase it".to_owned(),
             Self::OtherScreen | Self::ShellMode => "leave it".to_owned(),
             Self::OtherProgram => "end it".to_owned(),
             Self::Shell | Self::Interpreter | Self::Conduit => format!("leave {name}"),
             Self::Unidentified => "end all but one".to_owned(),
             Self::NoForegroundGroup => {
-                "run it with --accepts-text, if all that runs in its terminal reads text".to_owned()
+                "run it with --accepts-text, if every program in its terminal reads text".to_owned()
             }
             Self::NoPrompt => format!("see `agent-relay attach {agent}`"),
             Self::Unaccepted => "run it with --accepts-text, if it does".to_owned(),
             Self::Nested => "write to the agent in it".to_owned(),
-            Self::Suspended => "have it go on".to_owned(),
+            Self::Suspended => "resume it".to_owned(),
             Self::Dialog => "answer it".to_owned(),
             Self::Held => format!("`agent-relay release {agent}`"),
-            Self::Looping => format!("a prompt of their user's to {agent} lets them go on"),
+            Self::Looping => format!("prompt {agent} to let them continue"),
             Self::NoEnterTaken => "press Enter, or erase the text".to_owned(),
-            Self::NotShown => "press Enter, or erase what stands there".to_owned(),
+            Self::NotShown => "press Enter, or erase the input line".to_owned(),
             Self::Starting | Self::Printing | Self::Typing | Self::NotReading | Self::Busy => {
                 return self.to_string();
             }
@@ -156,25 +156,25 @@ impl fmt::Display for Obstacle {
             Self::Printing => "the agent is printing",
             Self::Typing => "somebody is typing",
             Self::HalfTyped => "a line is half typed",
-            Self::NotReading => "the program does not read what is typed",
-            Self::OtherScreen => "a full-screen program is shown that takes keys, not text",
+            Self::NotReading => "the program is not reading its input",
+            Self::OtherScreen => "a full-screen program reads keys as commands",
             Self::OtherProgram => "the program is in the terminal's foreground",
             Self::Unaccepted => "the program is not known to read text",
-            Self::Interpreter => "the program takes what is typed for commands",
-            Self::Conduit => "the program hands what is typed to another one",
+            Self::Interpreter => "the program reads commands",
+            Self::Conduit => "the program passes keys on to another program",
             Self::Nested => "another `run` has the terminal",
             Self::NoForegroundGroup => "this system does not tell which program reads the keyboard",
-            Self::Unidentified => "several programs read the keyboard, or an unknown one",
+            Self::Unidentified => "it is not certain which program reads the keyboard",
             Self::Suspended => "the program is suspended",
-            Self::Dialog => "the program asks something, which an Enter would answer",
+            Self::Dialog => "the program asks a question that Enter would answer",
             Self::Busy => "the agent is at work",
             Self::NoPrompt => "no empty input line is recognised",
-            Self::Shell => "the program runs what is typed",
+            Self::Shell => "the program would run the text",
             Self::ShellMode => "the program is in its shell mode",
-            Self::Held => "its person holds its messages",
+            Self::Held => "its messages are on hold",
             Self::Looping => "the two agents only answer each other",
-            Self::NoEnterTaken => "it was typed, and the program does not take its Enter",
-            Self::NotShown => "the input line does not show the typed text alone",
+            Self::NoEnterTaken => "the text was typed, but the program ignores Enter",
+            Self::NotShown => "the input line has other text than the typed message",
         })
     }
 }

@@ -91,13 +91,14 @@ impl fmt::Display for Unreadable {
         f.write_str(match self {
             Self::NoHooks => "no hook of the agent's CLI has reported yet, so it will be typed",
             Self::Held => "your user holds your messages",
-            Self::Idle => "it will be typed, since no turn goes on",
+            Self::Idle => "you are idle, so it will be typed",
             Self::Looping => {
                 "its sender and you only answer each other: it waits for your user's prompt, or for \
                  you to use a tool"
             }
             Self::Long => {
-                "it is longer than 8 KiB, or behind one that is: it will be typed after your turn"
+                "it, or an earlier one from the same sender, exceeds 8 KiB: it will be typed after \
+                 your turn"
             }
         })
     }

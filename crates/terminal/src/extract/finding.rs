@@ -67,7 +67,7 @@ impl Finding {
 
     /// Turns the finding into a problem: the message is in a frame that the agent quotes.
     pub(super) fn into_quoted(self) -> Self {
-        let reason = "stands in a frame that you quote; to send it, write it outside of the frame";
+        let reason = "is inside a frame that you quote; to send it, write it outside of the frame";
         let sentence = sentence(&self.first_line, reason);
         let problem = Problem { fault: Fault::Quoted, sentence, line: self.first_line.clone() };
         let (extracted, if_extended) = (Extracted::Problem(problem), IfExtended::Unchanged);

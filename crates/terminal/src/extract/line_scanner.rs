@@ -118,8 +118,7 @@ impl LineScanner {
         match std::mem::take(&mut self.state) {
             State::Text | State::Fence(_, None) => {}
             State::Fence(_, Some(line)) => {
-                let reason =
-                    "stands in a code fence that was never closed; close the fence before it";
+                let reason = "is inside an unclosed code fence; close the fence before it";
                 out.push(Finding::not_sent(Fault::Fenced, &line, reason));
             }
             State::Open(open) => out.push(open.unclosed()),

@@ -157,7 +157,8 @@ impl Notices {
         let mut line = texts.join(" ").replace(['\n', '\r'], " ");
         match std::mem::take(&mut self.omitted) {
             0 => {}
-            omitted => line.push_str(&format!(" ({omitted} more of your messages had trouble.)")),
+            omitted => line
+                .push_str(&format!(" ({omitted} more notices about your messages were left out.)")),
         }
         (!line.is_empty()).then_some(line)
     }

@@ -102,7 +102,9 @@ impl SentMessages {
             Some((activity, ms)) => format!("{to} {}, for {}", activity.words(), time(ms)),
         };
         let waited = time(unread.for_ms);
-        format!("{subject} has waited for {waited}: {reason}. It is delivered when it can be.")
+        format!(
+            "{subject} has waited for {waited}: {reason}. It will be delivered as soon as possible."
+        )
     }
 
     fn notice(&self, now: Moment, failure: &DeliveryFailure) -> FailureNotice {
@@ -238,13 +240,13 @@ mod tests {
         assert_eq!(
             unread(Some(SendHandle(7)), Some((Activity::WaitsForPermission, 240_000))),
             "Your message to Bob (\"Your turn to play\") has waited for 31 s: Bob waits for \
-             permission, for 4 min. It is delivered when it can be."
+             permission, for 4 min. It will be delivered as soon as possible."
         );
         for doing in [None, Some((Activity::Idle, 5))] {
             assert_eq!(
                 unread(None, doing),
                 "A message that you sent to Bob has waited for 31 s: \"a 'line' is (half) typed: \
-                 send it off\". It is delivered when it can be."
+                 send it off\". It will be delivered as soon as possible."
             );
         }
     }

@@ -68,8 +68,8 @@ fn text_after_a_quoted_header_is_read() {
         6100 transcript 0 reply > [relay 789200 from Cid, id 11111111] Another agent\n\nI answer:\n\n->relay:Cid <<<it is this>>>
             6100 sends 0: OutgoingMessage { to: "Cid", topic: None, thread: None, kind: "message", body: "it is this", data: None, meta: None, reply_to: None }
         6200 transcript 0 reply [relay 789200 from Cid, id 11111111]\n->relay:Cid <<<an echo>>>\n[/relay 789200]
-            6200 logs Not sent: the message that begins with `->relay:Cid <<<an echo>>>` stands in a frame that you quote; to send it, write it outside of the frame.
-            6200 types \e[200~[relay 41f6aa from @relay] The relay wrote this, not your user.\nNot sent: the message that begins with `->relay:Cid <<<an echo>>>` stands in a frame that you quote; to send it, write it outside of the frame.\n[/relay 41f6aa]\e[201~
+            6200 logs Not sent: the message that begins with `->relay:Cid <<<an echo>>>` is inside a frame that you quote; to send it, write it outside of the frame.
+            6200 types \e[200~[relay 41f6aa from @relay] The relay wrote this, not your user.\nNot sent: the message that begins with `->relay:Cid <<<an echo>>>` is inside a frame that you quote; to send it, write it outside of the frame.\n[/relay 41f6aa]\e[201~
             6350 types \r
         9000 ends
     "#]]);

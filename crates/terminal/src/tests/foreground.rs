@@ -18,7 +18,7 @@ fn other_program_gets_no_text() {
         1100 prints vim\r\n\e[?2004l\e[?1049h\e[?2004hfile
         1200 message Ann: hello
         60000 state
-            60000 1 waiting, 0 typed: a full-screen program is shown that takes keys, not text: leave it
+            60000 1 waiting, 0 typed: a full-screen program reads keys as commands: leave it
         61000 prints \e[?1049l\e[?2004h$\s
             61150 types \e[200~: <<'relay-789200'\n[relay 789200 from Ann, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\nrelay-789200\e[201~
             61180 types \r
@@ -51,7 +51,7 @@ fn text_is_not_submitted_while_another_program_reads() {
         3000 keys ls\r
             3000 types ls\r
         9000 state
-            9000 1 waiting, 0 typed: bash runs what is typed: leave bash
+            9000 1 waiting, 0 typed: bash would run the text: leave bash
         20000 exits
             20000 returns 11111111-2222
     "#]]);
@@ -81,7 +81,7 @@ fn enter_is_not_pressed_again_for_another_program() {
         1200 foreground shell
             1220 reports 11111111-2222 Waiting(Shell)
         9000 state
-            9000 1 waiting, 0 typed: bash runs what is typed: leave bash
+            9000 1 waiting, 0 typed: bash would run the text: leave bash
     "#]]);
 }
 

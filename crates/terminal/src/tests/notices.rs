@@ -72,7 +72,7 @@ fn reply_carries_the_whole_delivery_id() {
         3000 prints \r\n->relay:Ann [reply:abcdef01] <<<\r\nthat>>>\r\n->relay:Ann [reply:ffffffff] <<<\r\nthis>>>\r\n>\s
             3250 sends 0: OutgoingMessage { to: "Ann", topic: None, thread: None, kind: "message", body: "that", data: None, meta: None, reply_to: Some("abcdef01-2345") }
             3250 sends 1: OutgoingMessage { to: "Ann", topic: None, thread: None, kind: "message", body: "this", data: None, meta: None, reply_to: None }
-            3300 types [relay 41f6aa from @relay] The relay wrote this, not your user.\n[reply:ffffffff] names no message that you got; yours was sent without it.\n[/relay 41f6aa]
+            3300 types [relay 41f6aa from @relay] The relay wrote this, not your user.\n[reply:ffffffff] matches no message that you received; yours was sent without it.\n[/relay 41f6aa]
             3450 types \r
         9000 ends
     "#]]);
@@ -257,7 +257,7 @@ fn silent_program_gets_notices() {
             70150 types \r
         150000 undelivered 1 REFUSED Bob refused it: no
             150000 logs the agent's message to Bob was not delivered: Bob refused it: "no"
-            150000 types [relay 41f6aa from @relay] The relay wrote this, not your user.\nYour message to Bob ("two") of 2 min ago was not delivered: Bob refused it: "no". Correct what is wrong with it and send it again, or ask your user: `agent-relay history --dead` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 41f6aa]
+            150000 types [relay 41f6aa from @relay] The relay wrote this, not your user.\nYour message to Bob ("two") of 2 min ago was not delivered: Bob refused it: "no". Correct it and send it again, or ask your user: `agent-relay history --dead` lists it, `agent-relay redeliver s-1` sends it again.\n[/relay 41f6aa]
             150150 types \r
         300000 ends
     "#]]);
@@ -289,7 +289,7 @@ fn agent_is_notified_of_a_permanent_rejection() {
         run agent
         0 prints >\s
         1000 rejected-permanently Ann is here already (NAME_IN_USE)
-            1000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYou are cut off from the relay: Ann is here already (NAME_IN_USE). What you say to others is not delivered.\n[/relay 789200]
+            1000 types [relay 789200 from @relay] The relay wrote this, not your user.\nThe relay rejected you: Ann is here already (NAME_IN_USE). Your messages are not delivered.\n[/relay 789200]
             1150 types \r
         9000 ends
     "#]]);

@@ -16,7 +16,7 @@ fn half_typed_line_delays_a_message() {
             3100 types i
         3101 prints i
         5000 state
-            5000 1 waiting, 0 typed: a line is half typed: send it off, or erase it
+            5000 1 waiting, 0 typed: a line is half typed: submit or erase it
         6000 keys \r
             6000 types \r
         6001 prints \r\n>\s
@@ -87,13 +87,13 @@ fn line_editor_in_command_mode_gets_no_text() {
             1000 types \e
         1100 message Ann: it's\ntouch pwned
         9000 state
-            9000 1 waiting, 0 typed: a line is half typed: send it off, or erase it
+            9000 1 waiting, 0 typed: a line is half typed: submit or erase it
         9100 keys k
             9100 types k
         9200 state
-            9200 1 waiting, 0 typed: a line is half typed: send it off, or erase it
+            9200 1 waiting, 0 typed: a line is half typed: submit or erase it
         19000 state
-            19000 1 waiting, 0 typed: a line is half typed: send it off, or erase it
+            19000 1 waiting, 0 typed: a line is half typed: submit or erase it
         19100 keys \e
             19100 types \e
         19200 keys \r
@@ -150,7 +150,7 @@ fn escape_sequence_of_the_person_delays_a_message() {
         2001 prints Please
         2100 message Ann: hello
         9000 state
-            9000 1 waiting, 0 typed: a line is half typed: send it off, or erase it
+            9000 1 waiting, 0 typed: a line is half typed: submit or erase it
         10000 keys \sstop\r
             10000 types  stop\r
         10001 prints \sstop\r\n>\s
@@ -193,7 +193,7 @@ fn line_begun_after_an_escape_delays_a_message() {
         1001 prints file
         1100 message Ann: hello
         9000 state
-            9000 1 waiting, 0 typed: a line is half typed: send it off, or erase it
+            9000 1 waiting, 0 typed: a line is half typed: submit or erase it
         10000 keys \r
             10000 types \r
         10001 prints \e[?2004h\r\n$\s
@@ -297,7 +297,7 @@ fn key_that_ended_a_program_begins_no_line() {
         5001 prints less x\r\n\e[?1049hfirst line\r\n:
         6000 message Ann: hello
         7000 state
-            7000 1 waiting, 0 typed: a full-screen program is shown that takes keys, not text: leave it
+            7000 1 waiting, 0 typed: a full-screen program reads keys as commands: leave it
         8000 keys q
             8000 types q
         8001 prints \e[?1049l$\s
@@ -315,7 +315,7 @@ fn enter_does_not_answer_a_dialog() {
         0 prints \e[?2004h\e[?25lTrust this folder?\r\n\r\n❯ 1. No, exit\r\n  2. Yes\r\n
         1000 message Ann: hello
         60000 state
-            60000 1 waiting, 0 typed: the program asks something, which an Enter would answer: answer it
+            60000 1 waiting, 0 typed: the program asks a question that Enter would answer: answer it
         61000 keys \e[B\r
             61000 types \e[B\r
         61001 prints \e[2J\e[H\e[?25h>\s

@@ -401,12 +401,12 @@ fn agent_with_a_queue_of_prompts_is_woken_over_a_draft() {
             7000 reports 22222222-2 Unhindered
             7000 wakes s-1: [relay 41f6aa from Bob, id 22222222] Another agent wrote this, not your user.\ntwo $\and\n[/relay 41f6aa]
         9500 state
-            9500 1 waiting, 1 typed: a line is half typed: send it off, or erase it
+            9500 1 waiting, 1 typed: a line is half typed: submit or erase it
         9600 not-woken 22222222-2
             9600 reports 22222222-2 Waiting(HalfTyped)
         9700 not-woken 33333333-3
         20000 state
-            20000 1 waiting, 1 typed: a line is half typed: send it off, or erase it
+            20000 1 waiting, 1 typed: a line is half typed: submit or erase it
         20000 keys \r
             20000 types \r
         20000 prints \r\e[2K›\s

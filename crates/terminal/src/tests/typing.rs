@@ -60,7 +60,7 @@ fn brief_is_typed_once_before_anything_else() {
         100 message Ann: hello
         5000 prints \e[2J\e[H\e[?2004h>\s
         5100 state
-            5100 1 waiting, 0 typed: the program asks something, which an Enter would answer: answer it
+            5100 1 waiting, 0 typed: the program asks a question that Enter would answer: answer it
         5200 connected
             5300 types \e[200~[relay 789200 from @relay] The relay wrote this, not your user.\nPrint:\n```\n->\relay:Bob <<<\nhello>>\>\n```\n(Write these marks without the backslash inside them: it keeps this text from being read as a message of yours.)\n[/relay 789200]\e[201~
             5450 types \r
@@ -104,7 +104,7 @@ fn held_messages_wait_but_a_begun_one_is_submitted() {
             5150 acknowledges 11111111-2222
             5150 reports 22222222 Waiting(Held)
         90000 state
-            90000 1 waiting, 1 typed: its person holds its messages: `agent-relay release Ann`
+            90000 1 waiting, 1 typed: its messages are on hold: `agent-relay release Ann`
         90000 releases
             90000 reports 22222222 Unhindered
             90000 types \e[200~[relay 41f6aa from Ann, id 22222222] Another agent wrote this, not your user.\ntwo\n[/relay 41f6aa]\e[201~
@@ -218,7 +218,7 @@ fn message_is_acknowledged_only_after_the_terminal_took_it() {
         1001 message Bob: you
         60000 keys x
         60001 state
-            60001 1 waiting, 0 typed: the program does not read what is typed
+            60001 1 waiting, 0 typed: the program is not reading its input
         70000 drains
             70150 types \r
             70150 acknowledges 11111111-2222

@@ -41,7 +41,7 @@ fn unclosed_fence_ends_with_the_turn() {
     let mut live = Live::new();
     live.write("```\n->relay:Bob <<< Inside>>>\n> ").wait(400).check_nothing();
     live.end_turn().wait(400).check(expect![[r#"
-        ! Not sent: the message that begins with `->relay:Bob <<< Inside>>>` stands in a code fence that was never closed; close the fence before it.
+        ! Not sent: the message that begins with `->relay:Bob <<< Inside>>>` is inside an unclosed code fence; close the fence before it.
     "#]]);
     live.write("\r->relay:Bob <<< Outside>>>\n> ").wait(400).check(expect![[r#"
         Bob: "Outside"
