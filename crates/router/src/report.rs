@@ -333,7 +333,7 @@ impl Router {
     /// reads its answers. If not, the question stays open.
     fn check_asker(&self, outcome: &Outcome) -> Result<(), (NackCode, String)> {
         let client = self.listener(outcome);
-        let reads = client.is_none_or(|id| self.connections.has_room_for_answer(&self.ctx, id));
+        let reads = client.is_none_or(|id| self.connections.reads(&self.ctx, id));
         let (sender, bytes) = outcome.charged();
         if reads && self.ctx.has_share_of_memory(sender, COPIES * bytes) {
             return Ok(());

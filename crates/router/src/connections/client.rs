@@ -22,6 +22,10 @@ use std::sync::Arc;
 /// principal has used up its share of the memory.
 const UNREAD_PARTS: usize = 16;
 
+/// The time after which a client that has read nothing gets no more answers to questions, if it
+/// leaves many unread.
+const READING_MS: u64 = 2_000;
+
 /// The most bytes of unread answers of a client that has not completed its handshake.
 const STRANGER_ANSWERS_BYTES: usize = 32 << 10;
 
@@ -33,6 +37,8 @@ pub(crate) struct Client {
     /// The agent in whose name the client sends, from WELCOME to the end of the connection.
     pub(crate) agent: Option<AgentKey>,
     pub(crate) window: Window,
+    /// The last time at which bytes for the client were written, or nothing was left to write.
+    pub(super) last_read: Moment,
     /// The time at which the last frame from the client arrived.
     pub(super) last_frame: Moment,
     /// The time of the last PING, until a frame from the client arrives.
@@ -56,6 +62,7 @@ impl Client {
             stage: Stage::Unauthenticated { since },
             agent: None,
             window: Window::default(),
+            last_read: since,
             last_frame: since,
             pinged: None,
             timer: None,
@@ -79,6 +86,12 @@ impl Client {
             None => most.min(STRANGER_ANSWERS_BYTES),
             Some(_) => most,
         }
+    }
+
+    /// Whether the client reads its answers, or has few unread ones.
+    pub(super) fn reads(&self, ctx: &Context) -> bool {
+        self.window.answers() <= self.unread_max(ctx)
+            || ctx.now.monotonic.since(self.last_read) < READING_MS
     }
 
     /// Charges the client's agent for unwritten frames. A client without a handshake has no agent.

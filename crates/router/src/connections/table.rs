@@ -198,10 +198,9 @@ impl Connections {
         self.answer(ctx, id, Kind::Nack, &Nack::new(ack_id, code, message));
     }
 
-    /// Whether a client has read enough of its answers to get the answer to a question.
-    pub(crate) fn has_room_for_answer(&self, ctx: &Context, id: ClientId) -> bool {
-        let client = self.clients.get(&id);
-        client.is_none_or(|client| client.window.answers() <= client.unread_max(ctx))
+    /// Whether a client reads, so that it may get the answer to a question.
+    pub(crate) fn reads(&self, ctx: &Context, id: ClientId) -> bool {
+        self.clients.get(&id).is_none_or(|client| client.reads(ctx))
     }
 
     /// Hands a notice to its sender's connection.
@@ -228,6 +227,9 @@ impl Connections {
         content: Content,
     ) {
         let bytes = frame.bytes();
+        if client.window.memory_bytes() == 0 {
+            client.last_read = ctx.now.monotonic;
+        }
         client.charge_unwritten(ctx, bytes + content.kept_bytes());
         client.window.push(bytes, content);
         match &mut client.held {
@@ -278,6 +280,7 @@ impl Connections {
     ) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.window.add_written(bytes);
+        client.last_read = ctx.now.monotonic;
         if client.is_paused && matches!(client.stage, Stage::Member(_)) {
             // The client reads slowly. Its silence is due to the pause and does not count
             // against it.

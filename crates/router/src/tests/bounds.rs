@@ -76,16 +76,23 @@ fn asker_that_does_not_read_its_answers_gets_no_more() {
         ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"c"}} {"n":2}
             ann < ACK {"ack_id":"2","durability":"disk","state":"accepted"}
             bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"n":2}
+        ann says SEND to=Bob id=3 meta={"sync":{"correlationId":"c"}} {"n":3}
+            ann < ACK {"ack_id":"3","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"n":3}
         ann stalls
         bob acks d1 {"correlationId":"c","responseData":"x*1200"}
             ann < ACK from Bob {"ack_id":"1","correlationId":"c","responseData":"x*1200"}
             ann waits
-        bob acks d2 {"correlationId":"c","responseData":"short"}
-            bob < NACK {"ack_id":"21de6b0f-8c00-4649-8eb8-a9a7b34c8fe8","code":"LIMIT","correlationId":"c","message":"its asker has no room for the answer now; send it again later"}
+        wait 1999
+        bob acks d2 {"correlationId":"c","responseData":"x*1200"}
+            ann < ACK from Bob {"ack_id":"2","correlationId":"c","responseData":"x*1200"}
+        wait 1
+        bob acks d3 {"correlationId":"c","responseData":"short"}
+            bob < NACK {"ack_id":"44edbef5-fca6-4949-a179-e3549b140437","code":"LIMIT","correlationId":"c","message":"its asker has no room for the answer now; send it again later"}
         ann reads
             ann goes on
-        bob acks d2 {"correlationId":"c","responseData":"short"}
-            ann < ACK from Bob {"ack_id":"2","correlationId":"c","responseData":"short"}
+        bob acks d3 {"correlationId":"c","responseData":"short"}
+            ann < ACK from Bob {"ack_id":"3","correlationId":"c","responseData":"short"}
     "#]]);
 }
 
