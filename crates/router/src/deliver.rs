@@ -39,6 +39,9 @@ impl Router {
     }
 
     fn next_for(&mut self, agent: AgentKey) -> Option<(ClientId, MessageKey)> {
+        if self.leftovers.has(agent) {
+            return None;
+        }
         let client = self.directory.client(agent)?;
         let in_flight_max = self.connections.membership(client)?.in_flight_max();
         let key = self.mail.next_for(&self.ctx, agent, in_flight_max)?;

@@ -94,13 +94,13 @@ impl Router {
         if self.directory[agent].guest_key.is_some() && self.mail.remembers_sends_of(agent) {
             self.directory.schedule_forgetting(&mut self.ctx, agent);
         } else {
-            self.forget(agent);
+            self.forget_in_steps(agent);
         }
     }
 
     /// Sends a NACK to the sender of an at-most-once message whose recipient left before the
     /// message was written.
-    fn undelivered(&mut self, sent: &Sent, to: AgentKey) {
+    pub(super) fn undelivered(&mut self, sent: &Sent, to: AgentKey) {
         self.ctx.counts.refused += 1;
         let Some(name) = self.ctx.planted.reported(self.directory.name(to)) else { return };
         let message = format!("{name} went away before it was delivered");
@@ -192,23 +192,10 @@ impl Router {
         }
     }
 
-    /// Drops at-most-once messages that wait for an agent. Their senders get NACKs.
-    pub(super) fn drop_at_most_once(&mut self, agent: AgentKey) {
-        for key in self.mail.waiting_at_most_once(agent, |_| true) {
-            self.ctx.spend(DELIVERY_WORK);
-            if let Some(message) = self.mail.remove(&mut self.ctx, key)
-                && !message.is_replay
-            {
-                self.mail.note_gone(message.stream, message.seq);
-                self.undelivered(&message.sent, message.to);
-            }
-        }
-    }
-
     /// Drops the replays that wait for an agent, because the connection that asked for them has
     /// ended.
     fn drop_replays(&mut self, agent: AgentKey) {
-        for key in self.mail.waiting_at_most_once(agent, |message| message.is_replay) {
+        for key in self.mail.waiting_replays(agent) {
             self.ctx.spend(DELIVERY_WORK);
             self.mail.remove(&mut self.ctx, key);
         }
@@ -244,7 +231,7 @@ impl Router {
     /// Forgets the name of an agent that stayed away too long.
     pub(super) fn on_agent_timer(&mut self, agent: AgentKey) {
         if self.directory.get(agent).is_some_and(|agent| agent.client.is_none()) {
-            self.forget(agent);
+            self.forget_in_steps(agent);
         }
     }
 }

@@ -23,7 +23,7 @@
 //! outputs, the `journal` of the changes handed to the store, and who pays for them (`backlog`).
 //! Each file with an `impl Router` is a flow through several components: `handshake`, `names`,
 //! `receive`, `send`, `persist`, `deliver`, `report`, `operator_mail`, `resume`, `redeliver`,
-//! `unread`, `departure`, `restore`, `rerecord`, `stop`.
+//! `unread`, `departure`, `leftovers`, `restore`, `rerecord`, `stop`.
 //!
 //! Tests: `oracle` has the rules for all that the router puts out, checked by scripts (`tests/`),
 //! random seeds (`sim/`) and a fuzzer; `planted` has bugs that the seeds must find.
@@ -73,6 +73,7 @@ mod hash;
 mod interface;
 mod journal;
 mod keys;
+mod leftovers;
 mod lifecycle;
 mod limits;
 mod mail;
@@ -118,6 +119,7 @@ use directory::Directory;
 use enforcement::Enforcement;
 use hash::HashKey;
 use keys::AgentKey;
+use leftovers::Leftovers;
 use lifecycle::Lifecycle;
 use mail::Mail;
 use notices::Notices;
@@ -171,6 +173,7 @@ pub struct Router {
     questions: Questions,
     notices: Notices,
     overdue: Overdue,
+    leftovers: Leftovers,
     requests: Requests,
     enforcement: Enforcement,
     lifecycle: Lifecycle,
@@ -189,6 +192,7 @@ impl Router {
             questions: Questions::default(),
             notices: Notices::default(),
             overdue: Overdue::default(),
+            leftovers: Leftovers::default(),
             requests: Requests::default(),
             enforcement: Enforcement::default(),
             lifecycle: Lifecycle::default(),
@@ -326,7 +330,8 @@ impl Router {
     /// left to do.
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
-        let is_ready = self.ctx.journal.has_ready() || self.overdue.is_ready();
+        let is_ready =
+            self.ctx.journal.has_ready() || self.overdue.is_ready() || self.leftovers.is_ready();
         let now = is_ready.then_some(self.ctx.now.monotonic);
         now.or_else(|| self.ctx.timers.next())
     }
@@ -338,6 +343,7 @@ impl Router {
         }
         self.continue_persisted(ACTIONS_PER_INPUT, None);
         self.end_overdue();
+        self.end_leftovers();
         for _ in 0..TIMERS_PER_TICK {
             let Some(timer) = self.ctx.timers.take_due(now) else { break };
             match timer {

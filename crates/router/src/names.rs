@@ -15,7 +15,7 @@ use protocol::record::Change;
 const FORGOTTEN: &str = "the name of its recipient was forgotten";
 
 /// The most messages that expire at once with names that are forgotten.
-const EXPIRED_AT_ONCE: usize = 256;
+pub(super) const EXPIRED_AT_ONCE: usize = 256;
 
 /// The use of an absent agent's name. Names of the least use are forgotten first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,7 +93,8 @@ impl Router {
         let mut room = EXPIRED_AT_ONCE;
         for (_, mail, .., agent) in unneeded {
             if mail > room {
-                return self.expire_some(agent, room);
+                self.expire_some(agent, room);
+                return;
             }
             room -= mail;
             self.forget(agent);
@@ -117,12 +118,24 @@ impl Router {
         self.ctx.emit(Output::Log(line));
     }
 
-    /// Expires this many of the messages that wait for an agent.
-    fn expire_some(&mut self, agent: AgentKey, count: usize) {
-        let streams = self.mail.streams_to(agent).map(|(stream, _)| stream);
-        let waiting = streams.flat_map(|stream| self.mail.waiting_in(stream));
-        for message in waiting.take(count).collect::<Vec<_>>() {
+    /// Expires up to this many of the messages that wait for an agent. Returns whether it was so
+    /// many.
+    fn expire_some(&mut self, agent: AgentKey, count: usize) -> bool {
+        let waiting: Vec<_> = self.mail.mail_of(agent, false).take(count).collect();
+        let is_full = waiting.len() == count;
+        for message in waiting {
             self.expire(message, FORGOTTEN);
+        }
+        is_full
+    }
+
+    /// Forgets the name of an absent agent. If much mail waits for the agent, some of that expires,
+    /// and the name is forgotten soon.
+    pub(super) fn forget_in_steps(&mut self, agent: AgentKey) {
+        if self.leftovers.has(agent) || self.expire_some(agent, EXPIRED_AT_ONCE) {
+            self.directory.put_off_forgetting(&mut self.ctx, agent);
+        } else {
+            self.forget(agent);
         }
     }
 
@@ -176,6 +189,7 @@ impl Router {
     pub(super) fn forget(&mut self, agent: AgentKey) {
         self.directory.cancel_forgetting(&mut self.ctx, agent);
         self.drop_session(agent);
+        self.end_all_leftovers_of(agent);
         self.questions.close_all_of(&mut self.ctx, agent);
         let DetachedStreams { receives, sends } = self.mail.detach_streams(agent);
         for stream in receives {

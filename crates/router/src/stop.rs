@@ -19,6 +19,7 @@ impl Router {
         self.ctx.timers.set(at, Timer::Stop);
         for agent in self.directory.keys() {
             self.drop_at_most_once(agent);
+            self.end_all_leftovers_of(agent);
         }
         for client in self.connections.ids() {
             let bye = Bye { reason: reason.to_owned(), retry_after_ms: None };

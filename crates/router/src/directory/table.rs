@@ -290,6 +290,14 @@ impl Directory {
         self.record_agent(ctx, agent);
     }
 
+    /// Puts off the forgetting of a name to the next millisecond.
+    pub(crate) fn put_off_forgetting(&mut self, ctx: &mut Context, agent: AgentKey) {
+        self.cancel_forgetting(ctx, agent);
+        let at = ctx.now.monotonic.plus(1);
+        self.agents[agent.0].forget_at = Some(at);
+        ctx.timers.set(at, Timer::Agent(agent));
+    }
+
     pub(crate) fn cancel_forgetting(&mut self, ctx: &mut Context, agent: AgentKey) {
         if let Some(at) = self.agents[agent.0].forget_at.take() {
             ctx.timers.cancel(at, Timer::Agent(agent));

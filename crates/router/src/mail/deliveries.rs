@@ -16,7 +16,10 @@ use protocol::{
     record::{Change, DeliveryRecord, Ending, MessageRecord},
     relay::{Reported, WaitsFor},
 };
-use std::{collections::BTreeMap, ops::Bound};
+use std::{
+    collections::BTreeMap,
+    ops::{Bound, RangeBounds},
+};
 use uuid::Uuid;
 
 /// The number of failures after which a message becomes a dead letter.
@@ -312,15 +315,22 @@ impl Mail {
         suspect.map(|(_, key)| key)
     }
 
-    /// Returns the at-most-once messages that wait for an agent and for which `is_wanted` holds.
+    /// Returns the at-most-once messages that wait for an agent and have these orders, the oldest
+    /// first.
     pub(crate) fn waiting_at_most_once(
         &self,
         agent: AgentKey,
-        is_wanted: impl Fn(&Message) -> bool,
-    ) -> Vec<MessageKey> {
-        let mailbox = self.mailboxes.get(agent.0).into_iter();
-        let waiting = mailbox.flat_map(|mailbox| mailbox.at_most_once.values().copied());
-        waiting.filter(|key| is_wanted(&self.messages[key.0])).collect()
+        orders: impl RangeBounds<u64>,
+    ) -> impl Iterator<Item = (u64, MessageKey)> {
+        let mailbox = self.mailboxes.get(agent.0);
+        let waiting = mailbox.map(|mailbox| mailbox.at_most_once.range(orders));
+        waiting.into_iter().flatten().map(|(order, key)| (*order, *key))
+    }
+
+    /// Returns the replays that wait for an agent.
+    pub(crate) fn waiting_replays(&self, agent: AgentKey) -> Vec<MessageKey> {
+        let waiting = self.waiting_at_most_once(agent, ..).map(|(_, key)| key);
+        waiting.filter(|key| self.messages[key.0].is_replay).collect()
     }
 
     /// Returns the messages of a stream that wait.

@@ -3,6 +3,8 @@
 
 use crate::{
     ClientId, Input, Limits, Output, PeerProcess, keys,
+    leftovers::LEFTOVERS_AT_ONCE,
+    names::EXPIRED_AT_ONCE,
     oracle::{Arrival, Event, QUANTUM, Testbed},
     policy::{Policy, Rule},
     timers::TIMERS_PER_TICK,
@@ -419,9 +421,9 @@ fn reconnects_with_1000_deliveries_in_flight() {
     assert!(owed.work > 1_000 * DELIVERY_WORK, "{owed:?}");
 }
 
-#[test]
-fn what_waits_for_a_client_that_leaves_is_charged_to_it() {
-    let mut stage = Stage::new(&Limits::default());
+/// Fills the queue of Reader, which joins and reads nothing. Returns its connection, and the number
+/// of messages in the queue.
+fn fill_queue(stage: &mut Stage) -> (ClientId, u64) {
     let (sender, reader) = (stage.agent("Sender"), stage.agent("Reader"));
     for _ in 0..2_000 {
         let frame = stage.message(Some("Reader"), None, &json!({"padding": "x".repeat(200)}));
@@ -436,10 +438,76 @@ fn what_waits_for_a_client_that_leaves_is_charged_to_it() {
     }
     let waiting = stage.bed.router.mail.messages() as u64;
     assert!(waiting > 500, "{waiting}");
-    let left = stage.leave(reader);
-    assert_eq!(stage.bed.router.mail.messages(), 0);
+    (reader, waiting)
+}
+
+/// Ticks until nothing is due, and has an innocent pair exchange a message before each tick. Checks
+/// that no tick ends more than `most` messages. Returns the costs of the ticks.
+#[track_caller]
+fn tick_amid_innocent(stage: &mut Stage, most: usize) -> Cost {
+    let (innocent, mut all) = (stage.agent("Innocent"), Cost::default());
+    stage.agent("Friend");
+    while stage.bed.router.deadline().is_some_and(|due| due <= stage.bed.now.monotonic.plus(1)) {
+        let (delivered, mail) =
+            (stage.bed.router.ctx.counts.delivered, stage.bed.router.mail.messages());
+        stage.send(innocent, Some("Friend"), None);
+        assert_eq!(stage.bed.router.ctx.counts.delivered, delivered + 1);
+        assert_eq!(stage.bed.router.mail.messages(), mail);
+        stage.bed.advance(1);
+        let Cost { work, steps, bytes } = stage.cost(Input::Tick, 0);
+        all = Cost { work: all.work + work, steps: all.steps + steps, bytes: all.bytes + bytes };
+        assert!(mail - stage.bed.router.mail.messages() <= most);
+    }
+    all
+}
+
+#[test]
+fn messages_for_a_client_that_leaves_end_in_portions_at_its_cost() {
+    let mut stage = Stage::new(&Limits::default());
+    let (reader, waiting) = fill_queue(&mut stage);
+    let mut left = stage.leave(reader);
+    let rest = stage.bed.router.mail.messages();
+    assert_eq!(rest as u64, waiting - LEFTOVERS_AT_ONCE as u64);
+    let ended = tick_amid_innocent(&mut stage, LEFTOVERS_AT_ONCE);
+    assert_eq!((stage.bed.router.mail.messages(), ended.work), (0, 0));
     assert!(left.work >= waiting * DELIVERY_WORK, "{left:?} for {waiting}");
+    left.steps += ended.steps;
     check_charged(&left);
+}
+
+#[test]
+fn client_that_is_back_gets_no_message_from_before_and_all_new_ones() {
+    let mut stage = Stage::new(&Limits::default());
+    let (reader, _) = fill_queue(&mut stage);
+    stage.leave(reader);
+    let sender = stage.agent("Other");
+    stage.agent("Reader");
+    let (sent, delivered) = (stage.ids, stage.bed.router.ctx.counts.delivered);
+    stage.send(sender, Some("Reader"), None);
+    assert!(stage.bed.router.mail.messages() > 1, "it waits behind messages from before");
+    tick_amid_innocent(&mut stage, LEFTOVERS_AT_ONCE + 1);
+    assert_eq!(stage.bed.router.mail.messages(), 0);
+    assert_eq!(stage.bed.router.ctx.counts.delivered - delivered, stage.ids - sent);
+}
+
+#[test]
+fn mail_of_a_name_that_is_forgotten_ends_in_portions() {
+    const MANY: usize = 1_000;
+    let limits = Limits { mailbox_days: 1, ttl_ms: u64::MAX, ..Limits::default() };
+    let mut stage = Stage::new(&limits);
+    let absent = stage.join(&json!({"agent": "Absent", "capabilities": {"ack": true}}));
+    stage.leave(absent);
+    let sender = stage.agent("Sender");
+    for _ in 0..MANY {
+        let frame = stage.message(Some("Absent"), None, &json!({"requires_ack": true}));
+        stage.say(sender, &frame);
+    }
+    stage.leave(sender);
+    assert_eq!(stage.bed.router.mail.messages(), MANY);
+    stage.bed.advance(86_400_000);
+    tick_amid_innocent(&mut stage, EXPIRED_AT_ONCE);
+    assert_eq!(stage.bed.router.mail.messages(), 0);
+    assert!(stage.bed.router.directory.find("Absent").is_none());
 }
 
 #[test]
