@@ -374,6 +374,17 @@ pub struct Resume {
     pub streams: ResumeStreams,
 }
 
+/// The members of a RESUME that prove the right to a session.
+#[derive(Debug, Deserialize)]
+pub struct ResumeToken {
+    /// The session's agent.
+    #[serde(default)]
+    pub agent: String,
+    /// The session's token.
+    #[serde(default, deserialize_with = "typed::present")]
+    pub resume_token: Option<String>,
+}
+
 /// RESUME's `streams`, in either of its two forms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]

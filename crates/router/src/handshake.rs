@@ -100,10 +100,7 @@ impl Router {
         let payload = payload.map_err(|why| (ErrorCode::Invalid, why.to_owned()))?;
         let hello = match payload {
             ClientPayload::Hello(hello) => Hello::clone(hello),
-            ClientPayload::Resume => {
-                let resume = self.read_resume(envelope).map_err(|why| (ErrorCode::Invalid, why))?;
-                return self.resume_first(id, envelope, &resume);
-            }
+            ClientPayload::Resume => return self.resume_first(id, envelope),
             _ => unreachable!("HELLO and RESUME begin a handshake"),
         };
         match hello.mode.as_deref() {

@@ -15,7 +15,7 @@ use protocol::{
     deliver::Proof,
     envelope::{Envelope, Kind},
     name::RELAY,
-    payload::{Resume, ResumeStreams, StreamPosition, SyncInfo},
+    payload::{Resume, ResumeStreams, ResumeToken, StreamPosition, SyncInfo},
     secret::Secret,
 };
 use rustc_hash::FxHashMap;
@@ -35,20 +35,28 @@ impl Router {
         envelope.decode_member(envelope.payload).map_err(|violation| violation.message)
     }
 
+    /// Parses the token that a RESUME shows. The error is a sentence. The streams are not read:
+    /// anybody can send thousands of them.
+    fn read_token(&mut self, envelope: &Envelope<'_>) -> Result<ResumeToken, String> {
+        self.ctx.spend(work::of_skipping(envelope.payload.len()));
+        envelope.decode_member(envelope.payload).map_err(|violation| violation.message)
+    }
+
     /// Handles RESUME as a connection's first frame: a token resumes a session without HELLO.
     pub(super) fn resume_first(
         &mut self,
         id: ClientId,
         envelope: &Envelope<'_>,
-        resume: &Resume,
     ) -> Result<(), Refusal> {
-        let Some(token) = &resume.resume_token else {
+        let invalid = |why| (ErrorCode::Invalid, why);
+        let shown = self.read_token(envelope).map_err(invalid)?;
+        let Some(token) = &shown.resume_token else {
             let why = "a RESUME before HELLO needs `resume_token`; send HELLO";
             let code = NackCode::Unauthorized;
             self.connections.nack(&mut self.ctx, id, &envelope.id, code, why);
             return Ok(());
         };
-        let name = Some(resume.agent.as_str()).filter(|name| !name.is_empty());
+        let name = Some(shown.agent.as_str()).filter(|name| !name.is_empty());
         let token = Secret::stated(token);
         let Some((agent, hash)) = self.directory.redeem(&mut self.ctx, &token, name) else {
             let why = "the token was used before, is out of date, or is another name's; send HELLO";
@@ -65,6 +73,7 @@ impl Router {
             self.violated(id, envelope.violation(ErrorCode::ResumeRejected, why));
             return Ok(());
         }
+        let resume = self.read_resume(envelope).map_err(invalid)?;
         match self.check_resume(agent, &resume.streams) {
             Ok(rewind) => {
                 let resumed = &self.directory[agent];

@@ -33,6 +33,9 @@ pub(super) const NODE_WORK: u64 = 20;
 /// The work of reading a byte of JSON that a client has written, of the slowest kind.
 const READ_BYTE_WORK: u64 = 4;
 
+/// The work of skipping a byte of such JSON.
+const SKIP_BYTE_WORK: u64 = 1;
+
 /// Bytes that are copied in a unit of work.
 const BYTES_PER_UNIT: usize = 8;
 
@@ -47,6 +50,11 @@ pub(super) const fn of_bytes(bytes: usize) -> u64 {
 /// Returns the work of making this number of bytes of JSON.
 pub(super) const fn of_json(bytes: usize) -> u64 {
     (bytes / JSON_BYTES_PER_UNIT) as u64
+}
+
+/// Returns the work of skipping this number of bytes of JSON that a client has written.
+pub(super) const fn of_skipping(bytes: usize) -> u64 {
+    bytes as u64 * SKIP_BYTE_WORK
 }
 
 /// Returns the work of reading this number of bytes of JSON that a client has written.

@@ -382,6 +382,20 @@ fn resumes_and_reconnects_of_a_listener_to_64000_streams() {
 }
 
 #[test]
+fn first_resumes_without_a_good_token_have_unread_streams() {
+    let mut stage = Stage::new(&Limits::default());
+    let position = json!({"topic": "", "peer": "Peer", "last_seq": 1});
+    for token in ["", "made up"] {
+        let resume = json!({"resume_token": token, "streams": vec![position.clone(); 9_000]});
+        let newcomer = stage.connect();
+        let frame = frame(Kind::Resume, "r", None, None, &resume, None);
+        let cost = stage.say(newcomer, &frame);
+        assert!(cost.work < 2 * frame.len() as u64, "{cost:?}");
+        assert!(cost.steps < 100, "{cost:?}");
+    }
+}
+
+#[test]
 fn resumes_that_replay_1000_messages() {
     let mut stage = Stage::new(&Limits::default());
     let hello = json!({"agent": "Listener", "capabilities": {"ack": true, "resume": true}});

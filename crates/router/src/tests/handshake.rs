@@ -344,7 +344,7 @@ fn unknown_token_resumes_no_session() {
         ann says RESUME {"session_id":"s-1","agent":"Ann","resume_token":"t"}
             ann < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; send HELLO","ref":"x"}
         ann says RESUME {"streams":7}
-            ann < ERROR {"code":"INVALID","fatal":false,"message":"RESUME: `streams` is not an object or a list","ref":"x"}
+            ann < NACK {"ack_id":"x","code":"UNAUTHORIZED","message":"a RESUME before HELLO needs `resume_token`; send HELLO"}
         ann says HELLO {"agent":"Ann","session":{"resume_token":"t"}}
             ann < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"x"}
             ann < WELCOME {"agent":"Ann"}
