@@ -1,7 +1,9 @@
 //! The threads of a wrapper's control endpoint.
 //!
 //! The threads pass connections and requests to the driver, which answers each client through its
-//! [`ClientHandle`]. Only processes of this user may connect, and only a limited number at a time.
+//! [`ClientHandle`]. Only processes of this user may connect, and only a limited number at a time:
+//! when all places are taken, the process that has most loses its newest connection to one that has
+//! fewer.
 
 use super::read_frames;
 use crate::wrap::threads::spawn;
@@ -26,7 +28,8 @@ use std::{
     time::Duration,
 };
 
-/// The most connections at a time; a further client gets an error and is disconnected.
+/// The most connections at a time, without those that are being closed. There are as many of these
+/// at most.
 const CLIENTS_MAX: usize = 32;
 
 /// The most events that wait for the driver before the threads wait, too.
@@ -113,7 +116,14 @@ pub(in crate::wrap) struct ControlServer {
 }
 
 /// A connection, and the thread that reads from it.
-type Connection = (Stream, JoinHandle<()>);
+struct Connection {
+    stream: Stream,
+    /// The process at the other end, where the system tells it.
+    pid: Option<u32>,
+    thread: JoinHandle<()>,
+    /// Whether the connection is being closed, so that another one has its place.
+    is_displaced: bool,
+}
 
 impl ControlServer {
     /// Begins to accept connections.
@@ -139,15 +149,15 @@ impl ControlServer {
         });
         drop(endpoint);
         handles.into_iter().for_each(drop);
-        for (stream, _) in &connections {
-            stream.hang_up();
+        for connection in &connections {
+            connection.stream.hang_up();
         }
         // Draining lets blocked threads end, and drops handles that the driver has not received.
         for event in events {
             drop(event);
         }
-        for (_, thread) in connections {
-            join(thread);
+        for connection in connections {
+            join(connection.thread);
         }
     }
 }
@@ -164,17 +174,20 @@ fn accept(listener: &Listener, stopped: &Receiver<()>, context: &Context) -> Vec
     let mut connections: Vec<Connection> = Vec::new();
     for id in 0.. {
         let connection = listener.accept().and_then(|stream| {
-            for (_, ended) in connections.extract_if(.., |(_, thread)| thread.is_finished()) {
-                join(ended);
+            for ended in connections.extract_if(.., |connection| connection.thread.is_finished()) {
+                join(ended.thread);
             }
-            if connections.len() == CLIENTS_MAX {
+            let pid = stream.peer_pid();
+            if !make_room(&mut connections, pid) {
                 refuse(&stream);
-                return Err(io::Error::other(format!("{CLIENTS_MAX} are connected already")));
+                return Ok(None);
             }
-            Ok((stream.clone(), start(id, stream, context.clone())?))
+            let thread = start(id, stream.clone(), context.clone())?;
+            Ok(Some(Connection { stream, pid, thread, is_displaced: false }))
         });
         match connection {
-            Ok(connection) => connections.push(connection),
+            // There is no pause after a refusal: others may wait behind the refused client.
+            Ok(connection) => connections.extend(connection),
             Err(error) => {
                 if stopped.recv_timeout(Duration::ZERO) == Err(RecvTimeoutError::Disconnected) {
                     break;
@@ -187,6 +200,32 @@ fn accept(listener: &Listener, stopped: &Receiver<()>, context: &Context) -> Vec
         }
     }
     connections
+}
+
+/// Makes room for another connection of a process: if all places are taken, the process that has
+/// most loses its newest one. Returns false if no process has more than this one would have.
+fn make_room(connections: &mut [Connection], pid: Option<u32>) -> bool {
+    let open: Vec<_> = connections.iter().map(|it| (!it.is_displaced).then_some(it.pid)).collect();
+    if open.iter().flatten().count() < CLIENTS_MAX {
+        return true;
+    }
+    if open.len() >= 2 * CLIENTS_MAX {
+        return false;
+    }
+    let Some(displaced) = newest_of_largest(&open, pid) else { return false };
+    let displaced = &mut connections[displaced];
+    displaced.is_displaced = true;
+    displaced.stream.hang_up();
+    true
+}
+
+/// Returns the index of the last place of the process that has most of them, unless this process
+/// would have as many with another one. A place is `None` if it is not taken.
+fn newest_of_largest(places: &[Option<Option<u32>>], pid: Option<u32>) -> Option<usize> {
+    let count = |pid| places.iter().filter(|place| **place == Some(pid)).count();
+    let (most, largest) = places.iter().flatten().map(|pid| (count(*pid), *pid)).max()?;
+    let newest = places.iter().rposition(|place| *place == Some(largest))?;
+    (most > count(pid) + 1).then_some(newest)
 }
 
 /// Tells a client that there are too many, and closes its connection.
@@ -286,4 +325,23 @@ fn check(stream: &Stream, owner: &User) -> Result<(), String> {
 fn discard(mut stream: &Stream) {
     let mut scratch = [0; 4096];
     while matches!(stream.read(&mut scratch), Ok(count) if count > 0) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn process_with_most_connections_loses_its_newest_to_others() {
+        let (greedy, other) = (Some(1), Some(2));
+        let mut places = vec![Some(greedy); CLIENTS_MAX];
+        assert_eq!(newest_of_largest(&places, greedy), None);
+        assert_eq!(newest_of_largest(&places, other), Some(CLIENTS_MAX - 1));
+        places[CLIENTS_MAX - 1] = None;
+        places.push(Some(other));
+        assert_eq!(newest_of_largest(&places, other), Some(CLIENTS_MAX - 2));
+        assert_eq!(newest_of_largest(&places, None), Some(CLIENTS_MAX - 2));
+        let places: Vec<_> = (0..CLIENTS_MAX as u32).map(|pid| Some(Some(pid))).collect();
+        assert_eq!(newest_of_largest(&places, Some(99)), None, "nobody has more than one");
+    }
 }
