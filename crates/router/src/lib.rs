@@ -40,7 +40,7 @@
 //! | messages: their bytes in the store, in memory, in one queue | the sender | BUSY |
 //! | copies of a broadcast | the sender, half of its shares | BUSY; repeated, NACK LIMIT |
 //! | unwritten DELIVERs | the client's agent | the rest waits in the queue |
-//! | answers, unread or waiting | the asker | its frames wait; an answer to it gets NACK LIMIT |
+//! | answers, unread or waiting | the asker | its frames wait; NACK LIMIT once it reads nothing |
 //! | notices, replays that wait | the agent | its SENDs get BUSY; its largest notices go |
 //! | reports on deliveries | the recipient | the reason is left out |
 //! | messages retained for replay | the recipient | its oldest are dropped |
