@@ -32,7 +32,7 @@ pub(super) struct ClientHandle {
     pub(super) dirty: bool,
 }
 
-/// What leads to a client.
+/// The route to a client.
 #[derive(Debug)]
 pub(super) enum Link {
     /// A connection.

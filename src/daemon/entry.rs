@@ -30,7 +30,7 @@ pub(super) struct QueuedFrames {
     buffered: BufferedBytes,
 }
 
-/// What limits the parsed frames of a client.
+/// A limit for the parsed frames of a client.
 #[derive(Clone, Debug)]
 pub(super) enum Quota {
     /// The quota of a connection's reader, which waits.

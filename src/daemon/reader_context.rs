@@ -1,4 +1,4 @@
-//! What the readers of all clients share.
+//! Data shared by the readers of all clients.
 
 use super::Inbox;
 use client::link::{BufferedBytes, HalfRead};
