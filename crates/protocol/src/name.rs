@@ -52,6 +52,10 @@ pub const GUEST_DIGITS: usize = 8;
 /// The `to` of a SEND to everyone.
 pub const EVERYONE: &str = "*";
 
+/// The name of all agents of a machine together, which no agent has. On other machines it is
+/// `all@HOST`.
+pub const ALL: &str = "all";
+
 /// A name in its agent's spelling; compared and hashed without case.
 #[derive(Clone, Debug)]
 pub struct Name(Arc<str>);
@@ -62,10 +66,13 @@ impl Name {
         check(text).map(|()| Self(text.into()))
     }
 
-    /// Checks a text and makes it the name of an agent of another machine: `NAME@HOST`.
+    /// Checks a text and makes it the name of an agent of another machine, `NAME@HOST`, or of all
+    /// its agents, `all@HOST`.
     pub fn parse_remote(text: &str) -> Result<Self, NameError> {
         let (name, host) = text.split_once('@').ok_or(NameError::NoHost)?;
-        check(name)?;
+        if !name.eq_ignore_ascii_case(ALL) {
+            check(name)?;
+        }
         check_host(host)?;
         Ok(Self(text.into()))
     }
@@ -83,6 +90,18 @@ impl Name {
     pub fn at(&self, host: &Host) -> Self {
         assert!(!self.0.contains('@'), "an agent is on one machine only: {self}");
         Self(format!("{self}@{host}").into())
+    }
+
+    /// The name of all agents of a machine together, on that machine.
+    #[must_use]
+    pub fn all() -> Self {
+        Self(ALL.into())
+    }
+
+    /// Whether this is the name of all agents of this machine or another one.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        self.0.split('@').next().is_some_and(|name| name.eq_ignore_ascii_case(ALL))
     }
 
     /// The machine of an agent of another machine.
@@ -315,7 +334,8 @@ mod tests {
             ("@pi", NameError::Empty),
             ("Ann@", NameError::Empty),
             ("Ann@pi@pi", NameError::Character),
-            ("all@pi", NameError::Reserved),
+            ("everyone@pi", NameError::Reserved),
+            ("all@", NameError::Empty),
             ("Ann@-pi", NameError::Ends),
             (&format!("Ann@{}", "h".repeat(33)), NameError::HostTooLong),
             (&format!("{}@pi", "n".repeat(65)), NameError::TooLong),
@@ -323,6 +343,17 @@ mod tests {
             assert_eq!(Name::parse_remote(text).unwrap_err(), why, "{text}");
         }
         refused("Ann@pi", NameError::Character);
+    }
+
+    #[test]
+    fn all_agents_of_another_machine_have_a_name_that_no_agent_has() {
+        let all = Name::parse_remote("ALL@pi").unwrap();
+        assert_eq!(all, Name::all().at(&Host::parse("pi").unwrap()));
+        assert!(all.is_all() && Name::all().is_all());
+        for other in ["Ann@all", "allan@pi", "Ann"] {
+            assert!(!Name::parse_any(other).unwrap().is_all(), "{other}");
+        }
+        refused("all", NameError::Reserved);
     }
 
     #[test]

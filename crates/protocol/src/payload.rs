@@ -93,11 +93,22 @@ pub struct Capabilities {
     /// waits for its agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reports: bool,
+    /// Whether a client in place of all agents of another machine, `all@HOST`, gets messages to
+    /// everyone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub broadcasts: bool,
 }
 
 impl Default for Capabilities {
     fn default() -> Self {
-        Self { ack: true, resume: false, max_inflight: 256, supports_topics: true, reports: false }
+        Self {
+            ack: true,
+            resume: false,
+            max_inflight: 256,
+            supports_topics: true,
+            reports: false,
+            broadcasts: false,
+        }
     }
 }
 
@@ -564,6 +575,7 @@ mod tests {
             max_inflight: 256,
             supports_topics: true,
             reports: false,
+            broadcasts: false,
         };
         assert_eq!(bare.capabilities, default);
     }

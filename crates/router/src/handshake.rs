@@ -35,6 +35,7 @@ const SENDS_ONLY: Capabilities = Capabilities {
     max_inflight: 0,
     supports_topics: false,
     reports: false,
+    broadcasts: false,
 };
 
 /// The bytes of a guest's key.
@@ -248,7 +249,11 @@ impl Router {
     fn hello_of_bridge(&mut self, id: ClientId, hello: Hello) -> Result<(), Refusal> {
         self.check_operator_key(hello.auth.as_ref())?;
         let name = name_in(&hello, Name::parse_remote)?;
-        let capabilities = Capabilities { supports_topics: false, ..hello.capabilities };
+        // Only a client in place of all agents of a machine gets what several recipients get.
+        let Capabilities { supports_topics, broadcasts, .. } = hello.capabilities;
+        let (supports_topics, broadcasts) =
+            (supports_topics && name.is_all(), broadcasts && name.is_all());
+        let capabilities = Capabilities { supports_topics, broadcasts, ..hello.capabilities };
         let (proof, companion_key) = (Proof::Bridge, companion_key_in(&hello));
         let about = About::of(&hello);
         let applicant = Applicant { name, capabilities, proof, companion_key, token: None, about };

@@ -335,8 +335,9 @@ impl Router {
         self.remember_send(send, digest, state, new as u32);
     }
 
-    /// Returns the subscribers of the SEND's topic, or all connected agents, without the sender and
-    /// agents of other machines.
+    /// Returns the subscribers of the SEND's topic, or all connected agents, without the sender.
+    /// Agents of other machines are not among them, but the clients in place of all agents of a
+    /// machine are: for a message of an agent of this machine that is no question.
     fn recipients(&mut self, send: &SendRequest<'_>) -> Vec<AgentKey> {
         let mut recipients = Vec::new();
         match send.envelope.topic.as_deref() {
@@ -344,11 +345,25 @@ impl Router {
                 self.directory.subscribers(&mut self.ctx, topic, &mut recipients);
                 recipients.retain(|agent| self.gets_topics(*agent, send.requires_ack));
             }
-            None => recipients.extend(self.directory.here()),
+            None => {
+                recipients.extend(self.directory.here());
+                recipients.retain(|agent| self.gets_broadcasts(*agent));
+            }
         }
-        recipients.retain(|agent| self.directory[*agent].name.host().is_none());
+        if self.directory[send.from].name.host().is_some() || send.asks.is_some() {
+            recipients.retain(|agent| self.directory[*agent].name.host().is_none());
+        }
         recipients.retain(|agent| *agent != send.from);
         recipients
+    }
+
+    /// Whether an agent that is here gets messages to everyone: those of other machines do not,
+    /// unless a client in place of all of them asked for it.
+    fn gets_broadcasts(&self, agent: AgentKey) -> bool {
+        let agent = &self.directory[agent];
+        let membership = agent.client.and_then(|client| self.connections.membership(client));
+        agent.name.host().is_none()
+            || membership.is_some_and(|membership| membership.capabilities.broadcasts)
     }
 
     /// Whether a subscriber gets a message: it is connected, or the message is at least once and

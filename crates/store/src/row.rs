@@ -107,8 +107,9 @@ impl Stored for SessionRecord {
                 resume: flag(row, 6)?,
                 max_inflight: number(row, 7)?,
                 supports_topics: flag(row, 8)?,
-                // Not stored: each connection states this capability itself.
+                // Not stored: each connection states these capabilities itself.
                 reports: false,
+                broadcasts: false,
             },
             subscriptions: unpack(blob(row, 9)?)?,
         }))

@@ -79,6 +79,7 @@ impl World {
             max_inflight: [1, 2, 256][self.below(3)],
             supports_topics: true,
             reports: false,
+            broadcasts: false,
         };
         let (is_guest, seed) = (self.one_in(4) && !self.is_winding_down, self.bytes());
         let mut app = App::new(name, is_guest, capabilities, seed);

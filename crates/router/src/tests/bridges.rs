@@ -68,6 +68,92 @@ fn bridge_gets_only_what_is_for_its_name() {
 }
 
 #[test]
+fn all_agents_of_a_machine_get_topics_and_broadcasts_of_this_machine_by_choice() {
+    check(expect![[r#"
+        here: bob zoe
+        eve joins {"agent":"all@pi"}
+            eve < ERROR {"code":"INVALID_NAME","fatal":true,"message":"\"all@pi\": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'","ref":"h"}
+            eve close Fault(InvalidName)
+        eve joins {"agent":"all"}
+            eve < ERROR {"code":"INVALID_NAME","fatal":true,"message":"\"all\": this name is reserved; choose another","ref":"h"}
+            eve close Fault(InvalidName)
+        eve joins {"agent":"all@pi","mode":"bridge","auth":{"key":"opens"}}
+            eve < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"`auth.key` must be what operator.key in the daemon's home contains","ref":"h"}
+            eve close Fault(Unauthorized)
+        all joins {"agent":"all@pi","mode":"bridge","auth":{"key":"open"}}
+            all < WELCOME {"agent":"all@pi"}
+        mac joins {"agent":"all@mac","mode":"bridge","auth":{"key":"open"},"capabilities":{"broadcasts":true}}
+            mac < WELCOME {"agent":"all@mac","capabilities":{"ack":true,"broadcasts":true,"max_inflight":256,"resume":false,"supports_topics":true}}
+        ann joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"},"capabilities":{"broadcasts":true}}
+            ann < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":false,"supports_topics":false}}
+        all says SUBSCRIBE topic=build.> {}
+            all < ACK {"ack_id":"x"}
+        ann says SUBSCRIBE topic=build.> {}
+            ann < NACK {"ack_id":"x","code":"FORBIDDEN","message":"this connection has supports_topics: false"}
+        bob> * #build.ok: on a topic
+            all < DELIVER d1 Bob -> all@pi #build.ok seq 1 originalTo "*" {"body":"on a topic"}
+        bob>> * #build.ok: at least once
+            bob < ACK {"ack_id":"b2","durability":"disk","recipients":1,"state":"accepted"}
+            all < DELIVER d2 Bob -> all@pi #build.ok seq 2 originalTo "*" requires_ack true {"body":"at least once"}
+        bob> * #chess: on another topic
+        bob>> *: to everyone
+            bob < ACK {"ack_id":"b4","durability":"disk","recipients":2,"state":"accepted"}
+            mac < DELIVER d3 Bob -> all@mac seq 1 originalTo "*" requires_ack true {"body":"to everyone"}
+            zoe < DELIVER d4 Bob -> Zoe seq 1 originalTo "*" requires_ack true {"body":"to everyone"}
+        bob says SEND to=* meta={"sync":{"correlationId":"c"}} {"body":"a question?"}
+            bob < ACK {"ack_id":"x","durability":"disk","recipients":1,"state":"accepted"}
+            zoe < DELIVER d5 Bob -> Zoe seq 2 originalTo "*" requires_ack true {"body":"a question?"}
+        ann> * #build.ok: from a machine
+        ann> *: from a machine
+            bob < DELIVER d6 Ann@pi -> Bob seq 1 originalTo "*" {"body":"from a machine"}
+            zoe < DELIVER d7 Ann@pi -> Zoe seq 1 originalTo "*" {"body":"from a machine"}
+        bob> all@PI: to all of one machine
+            all < DELIVER d8 Bob -> all@pi seq 1 {"body":"to all of one machine"}
+        bob> all@lab: to no machine
+            bob < NACK {"ack_id":"b6","code":"UNKNOWN_AGENT","message":"no agent all@lab was ever here; here are all@mac, all@pi, Ann@pi, Bob, Zoe"}
+    "#]]);
+}
+
+#[test]
+fn policy_applies_to_all_agents_of_another_machine() {
+    check(expect![[r#"
+        here: bob zoe
+        policy Bob *@pi build.ok yes; * *@pi * no
+        all joins {"agent":"all@pi","mode":"bridge","auth":{"key":"open"},"capabilities":{"broadcasts":true}}
+            all < WELCOME {"agent":"all@pi","capabilities":{"ack":true,"broadcasts":true,"max_inflight":256,"resume":false,"supports_topics":true}}
+        all says SUBSCRIBE topic=> {}
+            all < ACK {"ack_id":"x"}
+        bob> * #build.ok: allowed
+            all < DELIVER d1 Bob -> all@pi #build.ok seq 1 originalTo "*" {"body":"allowed"}
+        bob> * #build.no: forbidden
+        bob>> *: forbidden
+            bob < ACK {"ack_id":"b3","durability":"disk","recipients":1,"state":"accepted"}
+            zoe < DELIVER d2 Bob -> Zoe seq 1 originalTo "*" requires_ack true {"body":"forbidden"}
+    "#]]);
+}
+
+#[test]
+fn all_agents_of_a_machine_get_topics_that_were_sent_while_the_bridge_was_away() {
+    check(expect![[r#"
+        here: bob
+        all joins {"agent":"all@pi","mode":"bridge","auth":{"key":"open"},"companion_key":"k","capabilities":{"resume":true,"broadcasts":true}}
+            all < WELCOME {"agent":"all@pi","capabilities":{"ack":true,"broadcasts":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+        all says SUBSCRIBE topic=build.> {}
+            all < ACK {"ack_id":"x"}
+        all goes
+        bob>> * #build.ok: waits
+            bob < ACK {"ack_id":"b1","durability":"disk","recipients":1,"state":"accepted"}
+        bob> * #build.ok: is lost
+        bob>> *: is for those who are here
+            bob < ACK {"ack_id":"b3","durability":"disk","recipients":0,"state":"accepted"}
+        all joins {"agent":"all@pi","mode":"bridge","auth":{"key":"open"},"companion_key":"k","capabilities":{"resume":true,"broadcasts":true}}
+            all < WELCOME {"agent":"all@pi","capabilities":{"ack":true,"broadcasts":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s2"}
+            all < PING {}
+            all < DELIVER d1 Bob -> all@pi #build.ok seq 1 originalTo "*" requires_ack true {"body":"waits"}
+    "#]]);
+}
+
+#[test]
 fn lost_connection_of_a_bridge_is_no_failure() {
     check(expect![[r#"
         here: bob op

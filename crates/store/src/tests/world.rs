@@ -280,6 +280,7 @@ fn session(agent: u64, pick: u64) -> SessionRecord {
             max_inflight: u64::MAX - pick,
             supports_topics: pick.is_multiple_of(5),
             reports: false,
+            broadcasts: false,
         },
         subscriptions: (0..pick % 3).map(|n| format!("ä.{n}.>").into()).collect(),
     }
