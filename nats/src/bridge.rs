@@ -16,7 +16,7 @@ use crate::{
 };
 use async_nats::{Event, Message, Subscriber};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use machines::{border, exports::Exported, report::Reporter, selector::Selector};
+use machines::{border, exports::Exported, report::Reporter, selector::Selector, topics::Topics};
 use protocol::name::{Host, Name};
 use serde::{Deserialize, Serialize};
 pub use start::{Started, connect, start, taken};
@@ -81,17 +81,20 @@ pub struct Settings {
     pub here: Host,
     /// The agents of other hosts that may be reached from here, each with its host. All if empty.
     pub imports: Vec<(Selector, Host)>,
+    /// The messages to several recipients that cross, in both directions.
+    pub topics: Topics,
 }
 
 impl Settings {
     /// The agents of a host that may be reached from here.
-    pub(crate) fn imported(&self, host: &Host, names: Vec<Name>) -> Vec<Name> {
+    pub(crate) fn imported(&self, host: &Host, mut names: Vec<Name>) -> Vec<Name> {
         let imports = self.imports.iter().filter(|(_, of)| of == host);
-        let is_wanted = |name: &Name| imports.clone().any(|(it, _)| it.selects(name));
-        if self.imports.is_empty() {
-            return names;
-        }
-        names.into_iter().filter(is_wanted).collect()
+        names.retain(|name| match name {
+            all if all.is_all() => !self.topics.is_empty(),
+            _ if self.imports.is_empty() => true,
+            name => imports.clone().any(|(it, _)| it.selects(name)),
+        });
+        names
     }
 }
 

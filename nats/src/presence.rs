@@ -64,6 +64,9 @@ pub struct Beat {
     /// Whether the bridge takes `more`.
     #[serde(default)]
     pub takes_more: bool,
+    /// Whether the bridge takes messages to everyone or on topics.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub takes_topics: bool,
     /// The size of its stream, if it knows it.
     #[serde(default)]
     pub stream_bytes: Option<i64>,
@@ -96,7 +99,8 @@ pub enum Input<'a> {
 /// An action for the caller.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output {
-    /// A host is present and exports these agents, or now exports others.
+    /// A host is present and exports these agents, or now exports others. If it takes messages to
+    /// everyone or on topics, `all` is among them.
     Present(Host, Vec<Name>),
     /// A present host states this of its agents.
     Stated(Host, details::All),
@@ -358,6 +362,7 @@ fn read(token: &Token, bytes: &[u8]) -> Result<(Beat, (Host, Vec<Name>)), String
         exports.push(name);
     }
     exports.sort_by_key(Name::folded);
+    exports.extend(beat.takes_topics.then(Name::all));
     Ok((beat, (host, exports)))
 }
 

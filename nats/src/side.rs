@@ -17,6 +17,7 @@ use machines::{
     border::{self, Carry, Outcome, Ticket},
     local::{Daemon, JoinError, Local, Transport},
     report::Counters,
+    topics::Topics,
     window::Unanswered,
 };
 use protocol::{
@@ -43,16 +44,16 @@ const REFUSED_MS: u64 = 10_000;
 /// The pause before the daemon is asked again for an agent that it has refused, in milliseconds.
 const REFUSED_RETRY_MS: u64 = 30_000;
 
-/// Runs the local side of a bridge with this secret, which initially exports these agents, until
-/// the bridge stops it or the daemon no longer admits it.
+/// Runs the local side of a bridge with this secret, which initially exports these agents and lets
+/// messages on these topics cross, until the bridge stops it or the daemon no longer admits it.
 pub fn run(
     daemon: Daemon,
     secret: Secret,
-    exports: Vec<Name>,
+    (exports, topics): (Vec<Name>, Topics),
     remote: &Remote,
     counters: Arc<Counters>,
 ) {
-    let mut local = Local::new(daemon, exports);
+    let mut local = Local::new(daemon, exports, topics);
     let (to_bridge, hosts) = (remote.to.clone(), HashMap::new());
     let mut side = Side { secret, to_bridge, hosts, tickets: 0, counters };
     let never = crossbeam_channel::never();
@@ -252,7 +253,7 @@ impl Side {
 /// The recipient of a batch's first frame. All frames of a bridge's batch have the same one.
 fn recipient(batch: &Batch) -> Option<Token> {
     let envelope = Envelope::read(batch.frames.first()?.1.as_ref()).ok()?;
-    Some(Token::of_agent(&Name::parse(envelope.to.as_deref()?).ok()?))
+    Some(Token::of_agent(&border::recipient(envelope.to.as_deref()?)?))
 }
 
 /// The part of a frame that this side reads. The border checks it.

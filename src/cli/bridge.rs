@@ -5,7 +5,7 @@ mod command;
 use super::{
     failure::{DONE, Failure},
     link::{Ended, Side, log},
-    values::{host, selector},
+    values::{host, selector, topic_pattern},
 };
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
@@ -15,9 +15,10 @@ use machines::{
     link::End,
     selector::Selector,
     settings::{self, BRIDGES_FILE},
+    topics::Topics,
 };
 use platform::{clock, random};
-use protocol::{calendar::time_limit, name::Host, secret::Secret, text::escaped};
+use protocol::{calendar::time_limit, name::Host, secret::Secret, text::escaped, topic::Pattern};
 use std::{ffi::OsString, time::Duration};
 
 /// The first wait before the command is run again, in milliseconds. Each further wait is twice as
@@ -41,7 +42,7 @@ const STEADY_MS: u64 = 10_000;
     example = "agent-relay bridge pi --export Ann -- ssh pi agent-relay stdio --peer laptop --export Bob",
     example = "agent-relay bridge box --export Ann -- docker exec -i box agent-relay stdio --peer host --export Bob",
     example = "agent-relay bridge pi",
-    note = "Ann then writes to Bob@pi, and Bob to Ann@laptop: each side chooses the name of the other machine. A link that is lost is made again, until Ctrl-C. Without a command, the table [pi] of bridges.toml in the home has it, with `export` and `import`; options stand in place of these. docs/MACHINES.md has more."
+    note = "Ann then writes to Bob@pi, and Bob to Ann@laptop: each side chooses the name of the other machine. A link that is lost is made again, until Ctrl-C. Without a command, the table [pi] of bridges.toml in the home has it, with `export` and the like; options stand in place of these. docs/MACHINES.md has more."
 )]
 pub(super) struct Bridge {
     /// the name of the other machine here: its agents are called NAME@HOST
@@ -57,6 +58,14 @@ pub(super) struct Bridge {
     /// repeat it for more
     #[argh(option, arg_name = "agents", from_str_fn(selector))]
     import: Vec<Selector>,
+
+    /// topics on which messages cross, in both directions, such as 'build.>'; repeat it for more
+    #[argh(option, arg_name = "pattern", from_str_fn(topic_pattern))]
+    topic: Vec<Pattern>,
+
+    /// let messages to everyone cross, in both directions
+    #[argh(switch)]
+    broadcasts: bool,
 
     /// do not tell the other machine which programs the exported agents run, and in which
     /// directories
@@ -81,7 +90,8 @@ impl Bridge {
         }
         let secret = Secret::from_random(random::bytes().map_err(Failure::because)?);
         let (names, tells) = ((self.export, self.import), !self.no_details);
-        let side = Side::begin(options, self.host, names, Some(secret), tells)?;
+        let topics = Topics { patterns: self.topic, broadcasts: self.broadcasts };
+        let side = Side::begin(options, self.host, names, topics, Some(secret), tells)?;
         let ended = keep_linked(&side, &command);
         side.end(ended.as_ref().err());
         // The last line of the log has a time, too.
@@ -96,7 +106,7 @@ impl Bridge {
         let path = options.home()?.join(BRIDGES_FILE);
         let mut all = settings::Bridge::load_all(&path).map_err(Failure::because)?;
         let found = all.remove(&self.host).filter(|found| !found.command.is_empty());
-        let Some(settings::Bridge { command, export, import, details }) = found else {
+        let Some(found) = found else {
             let host = &self.host;
             let hint = format!(
                 "end the line with `-- ssh {host} agent-relay stdio --peer HERE --export AGENT`, or \
@@ -105,6 +115,11 @@ impl Bridge {
             );
             return Err(Failure::usage(format!("no command that reaches {host}")).hint(hint));
         };
+        let settings::Bridge { command, export, import, topic, broadcasts, details } = found;
+        if self.topic.is_empty() {
+            self.topic = topic;
+        }
+        self.broadcasts |= broadcasts;
         for (agents, of_file) in [(&mut self.export, export), (&mut self.import, import)] {
             if agents.is_empty() {
                 *agents = of_file;

@@ -18,6 +18,7 @@ use machines::{
     local::{Daemon, Local, check_is_no_agent, now},
     report::{Kind, Report, Reporting},
     selector::Selector,
+    topics::{PATTERNS_MAX, Topics},
 };
 use platform::{
     clock,
@@ -77,6 +78,7 @@ impl Side {
         options: &HomeOptions,
         peer: Host,
         (exports, imports): (Vec<Selector>, Vec<Selector>),
+        topics: Topics,
         bridge: Option<Secret>,
         tells_details: bool,
     ) -> Result<Self, Failure> {
@@ -92,6 +94,13 @@ impl Side {
             if let Some(twice) = first_repeated(agents) {
                 return Err(Failure::usage(format!("{option} {twice} is given twice")));
             }
+        }
+        if topics.patterns.len() > PATTERNS_MAX {
+            return Err(Failure::usage(format!(
+                "--topic is given {} times, and {PATTERNS_MAX} patterns are the most",
+                topics.patterns.len()
+            ))
+            .hint("name several topics by a pattern, such as 'build.>'"));
         }
         if exports.is_empty() {
             return Err(Failure::usage(format!("no agent is exported to {peer}"))
@@ -127,6 +136,7 @@ impl Side {
                 exports: Vec::new(),
                 has_patterns: exports.iter().any(Selector::is_pattern),
                 imports: Some(imports).filter(|all| !all.is_empty()),
+                topics,
                 bridge,
             },
             exports,
@@ -180,7 +190,7 @@ impl Side {
             .map_err(Failure::because)?;
         let mut link = Link::begin(now(), &agents, pipe, self.frame_bytes_max, log);
         link.report_to(self.reporting.reporter());
-        let mut local = Local::new(daemon, exported);
+        let mut local = Local::new(daemon, exported, agents.topics.clone());
         let end = local.run(&mut link, &events, &self.stopped);
         let was_open = link.is_open();
         match &end {

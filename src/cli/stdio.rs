@@ -3,13 +3,13 @@
 use super::{
     failure::{DONE, Failure},
     link::{Ended, Side},
-    values::{host, selector},
+    values::{host, selector, topic_pattern},
 };
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
-use machines::{link::End, selector::Selector};
+use machines::{link::End, selector::Selector, topics::Topics};
 use platform::tty::{Standard, is_terminal};
-use protocol::{name::Host, text::escaped};
+use protocol::{name::Host, text::escaped, topic::Pattern};
 use std::io;
 
 /// Link this machine's agents to those of the machine that runs `bridge`.
@@ -37,6 +37,14 @@ pub(super) struct Stdio {
     #[argh(option, arg_name = "agents", from_str_fn(selector))]
     import: Vec<Selector>,
 
+    /// topics on which messages cross, in both directions, such as 'build.>'; repeat it for more
+    #[argh(option, arg_name = "pattern", from_str_fn(topic_pattern))]
+    topic: Vec<Pattern>,
+
+    /// let messages to everyone cross, in both directions
+    #[argh(switch)]
+    broadcasts: bool,
+
     /// do not tell the other machine which programs the exported agents run, and in which
     /// directories
     #[argh(switch)]
@@ -50,7 +58,8 @@ impl Stdio {
             return Err(failure.hint("run `agent-relay bridge` on the other machine"));
         }
         let names = (self.export, self.import);
-        let side = Side::begin(options, self.peer, names, None, !self.no_details)?;
+        let topics = Topics { patterns: self.topic, broadcasts: self.broadcasts };
+        let side = Side::begin(options, self.peer, names, topics, None, !self.no_details)?;
         let ended = side.link(io::stdin(), io::stdout());
         // The other side, which has started the link, reports why there is none.
         side.end(None);

@@ -9,6 +9,7 @@ use protocol::{
     name::{Host, Name},
     payload::{IMPORTANCE_MAX, THREAD_BYTES_MAX},
     relay::ChangeKind,
+    topic::Pattern,
 };
 
 /// A kind of values.
@@ -166,6 +167,7 @@ impl Kind {
             Self::Name => agent_name(value).map(drop),
             Self::Size => size(value).map(drop),
             Self::State => awaited(value).map(drop),
+            Self::TopicPattern => topic_pattern(value).map(drop),
             _ => Ok(()),
         }
     }
@@ -226,6 +228,11 @@ pub(super) fn agent_name(text: &str) -> Result<String, String> {
 /// Parses the name of an agent of one machine, or a pattern of such names.
 pub(super) fn selector(text: &str) -> Result<Selector, String> {
     Selector::parse(text)
+}
+
+/// Parses a topic in which `*` and `>` are wildcards.
+pub(super) fn topic_pattern(text: &str) -> Result<Pattern, String> {
+    Pattern::parse(text).map_err(|error| error.to_string())
 }
 
 /// Parses the name of a machine.

@@ -6,11 +6,13 @@ use crossbeam_channel::{Sender, bounded};
 use machines::{
     link::{Agents, End, FRAME_EXTRA_BYTES, Link, Pipe},
     local::{Daemon, Local, now},
+    topics::Topics,
 };
 use protocol::{
     frame::FRAME_BYTES_MAX,
     name::{Host, Name},
     secret::Secret,
+    topic::Pattern,
 };
 use serde_json::{Value, json};
 use std::{
@@ -37,6 +39,16 @@ struct Side {
 
 impl Side {
     fn start(sandbox: &Sandbox, peer: &str, exports: &[&str], stream: TcpStream) -> Self {
+        Self::with_topics(sandbox, peer, exports, Topics::default(), stream)
+    }
+
+    fn with_topics(
+        sandbox: &Sandbox,
+        peer: &str,
+        exports: &[&str],
+        topics: Topics,
+        stream: TcpStream,
+    ) -> Self {
         let name = |text: &&str| Name::parse(text).unwrap();
         let key = fs::read_to_string(sandbox.home().join("operator.key")).unwrap();
         let daemon = Daemon {
@@ -57,8 +69,9 @@ impl Side {
             let (sender, events) = bounded(64);
             let longest = FRAME_BYTES_MAX + FRAME_EXTRA_BYTES;
             let pipe = Pipe::start(input, output, longest, sender).unwrap();
-            let mut local = Local::new(daemon, exports.clone());
-            let agents = Agents { peer, exports, has_patterns: false, imports: None, bridge };
+            let mut local = Local::new(daemon, exports.clone(), topics.clone());
+            let (has_patterns, imports) = (false, None);
+            let agents = Agents { peer, exports, has_patterns, imports, topics, bridge };
             let mut link = Link::begin(now(), &agents, pipe, FRAME_BYTES_MAX as u64, |line| {
                 eprintln!("{line}")
             });
@@ -273,6 +286,159 @@ fn windows_that_are_full_in_both_directions_do_not_stop_the_link() {
         }
     }
     linked.cut();
+}
+
+/// Messages on `build.…`, and to everyone.
+fn topics() -> Topics {
+    let patterns = vec![Pattern::parse("build.>").unwrap()];
+    Topics { patterns, broadcasts: true }
+}
+
+/// Sends on a topic, or to everyone without one. Returns the number of recipients.
+fn publish(sender: &mut Raw, topic: Option<&str>, body: &str) -> u64 {
+    let mut send = json!({"v": 1, "type": "SEND", "id": body, "ts": 0, "to": "*",
+        "payload": {"kind": "message", "body": body}, "payload_meta": at_least_once()});
+    if let Some(topic) = topic {
+        send["topic"] = json!(topic);
+    }
+    sender.send_json(&send);
+    sender.expect("ACK")["payload"]["recipients"].as_u64().unwrap()
+}
+
+/// Sends on a topic until so many recipients get it, the bridge among them. Returns the last body.
+fn await_topics(sender: &mut Raw, recipients: u64) -> String {
+    let mut tries = 0;
+    until("a subscription of the bridge", || {
+        tries += 1;
+        publish(sender, Some("build.begin"), &format!("try {tries}")) == recipients
+    });
+    format!("try {tries}")
+}
+
+fn subscribe(agent: &mut Raw, pattern: &str) {
+    agent.send_json(&json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 0, "topic": pattern,
+        "payload": {}}));
+    agent.expect("ACK");
+}
+
+/// Takes the next message, which is from this sender.
+fn take(agent: &mut Raw, from: &str) -> String {
+    let deliver = agent.expect("DELIVER");
+    assert_eq!(deliver["from"], from, "{deliver}");
+    agent.acknowledge(&deliver);
+    body(&deliver).to_owned()
+}
+
+#[test]
+fn messages_on_topics_and_to_everyone_cross_by_choice_of_both_sides() {
+    let (laptop, pi) = (Sandbox::new(), Sandbox::new());
+    let [mut ann, mut zoe] = ["Ann", "Zoe"].map(|name| laptop.join(name));
+    let [mut bob, mut cid] = ["Bob", "Cid"].map(|name| pi.join(name));
+    for agent in [&mut ann, &mut zoe, &mut bob, &mut cid] {
+        subscribe(agent, ">");
+    }
+    let (one, other) = cable();
+    let of_laptop = Side::with_topics(&laptop, "pi", &["Ann"], topics(), one);
+    // The pi takes topics only.
+    let of_pi = Topics { broadcasts: false, ..topics() };
+    let of_pi = Side::with_topics(&pi, "laptop", &["Bob"], of_pi, other);
+    await_agent(&laptop, "all@pi");
+    await_agent(&pi, "all@laptop");
+    // It comes to all subscribers there, and not back.
+    let begun = await_topics(&mut ann, 2);
+    while take(&mut zoe, "Ann") != begun {}
+    for agent in [&mut bob, &mut cid] {
+        assert_eq!(take(agent, "Ann@laptop"), begun);
+    }
+    // These do not cross: another topic, a message to everyone, and one of another agent.
+    assert_eq!(publish(&mut ann, Some("chess"), "chess"), 1);
+    assert_eq!(publish(&mut ann, None, "to everyone"), 2);
+    for said in ["chess", "to everyone"] {
+        assert_eq!(take(&mut zoe, "Ann"), said);
+    }
+    assert_eq!(publish(&mut zoe, Some("build.no"), "of Zoe"), 2);
+    assert_eq!(take(&mut ann, "Zoe"), "of Zoe");
+    assert_eq!(publish(&mut ann, Some("build.no"), "end"), 2);
+    assert_eq!(take(&mut zoe, "Ann"), "end");
+    for agent in [&mut bob, &mut cid] {
+        assert_eq!(take(agent, "Ann@laptop"), "end");
+    }
+    // Also in the other direction, and while there is no link.
+    of_laptop.stream.shutdown(Shutdown::Both).unwrap();
+    for side in [of_laptop, of_pi] {
+        assert!(matches!(side.end(), Some(End::Lost(_))));
+    }
+    assert_eq!(publish(&mut bob, Some("build.ok"), "later"), 2);
+    assert_eq!(take(&mut cid, "Bob"), "later");
+    let (one, other) = cable();
+    let of_laptop = Side::with_topics(&laptop, "pi", &["Ann"], topics(), one);
+    let _of_pi = Side::with_topics(&pi, "laptop", &["Bob"], topics(), other);
+    for agent in [&mut ann, &mut zoe] {
+        assert_eq!(take(agent, "Bob@pi"), "later");
+    }
+    of_laptop.stop();
+}
+
+#[test]
+fn side_that_takes_no_topics_gets_none() {
+    let sandbox = Sandbox::new();
+    let mut ann = sandbox.join("Ann");
+    let (one, other) = cable();
+    other.set_read_timeout(Some(WATCHDOG)).unwrap();
+    let side = Side::with_topics(&sandbox, "pi", &["Ann"], topics(), one);
+    let mut stranger = Stranger { side, stream: other };
+    assert_eq!(stranger.receive()["payload"]["takes_topics"], true);
+    // As a bridge of an earlier version does.
+    stranger.hello(1, &json!(["Bob"]));
+    await_agent(&sandbox, "Bob@pi");
+    assert_eq!(stranger.receive()["type"], "WELCOME");
+    stranger.send(r#"{"v":1,"type":"WELCOME","id":"w","ts":0,"payload":{}}"#);
+    assert_eq!(connected(&sandbox), ["Ann", "Bob@pi"]);
+    assert_eq!(publish(&mut ann, Some("build.ok"), "on a topic"), 0);
+    assert_eq!(publish(&mut ann, None, "to everyone"), 0);
+    ann.send("Bob@pi", "to Bob", at_least_once());
+    ann.expect("ACK");
+    let frame = loop {
+        let frame = stranger.receive();
+        if frame["type"] == "SEND" {
+            break frame;
+        }
+    };
+    assert_eq!(frame["to"], "Bob");
+    stranger.side.stop();
+}
+
+#[test]
+fn topics_of_a_machine_that_floods_delay_no_other_messages() {
+    const FLOOD: usize = 400;
+    let (laptop, pi) = (Sandbox::new(), Sandbox::new());
+    let mut ann = laptop.join("Ann");
+    // It takes nothing.
+    let mut slow = laptop.join("Slow");
+    subscribe(&mut slow, "build.>");
+    let mut flooding = join_to_send(&pi, "Eve");
+    let mut bob = join_to_send(&pi, "Bob");
+    let (one, other) = cable();
+    let of_laptop = Side::with_topics(&laptop, "pi", &["Ann"], topics(), one);
+    let of_pi = Side::with_topics(&pi, "laptop", &["Bob", "Eve"], topics(), other);
+    for name in ["all@pi", "Bob@pi"] {
+        await_agent(&laptop, name);
+    }
+    await_agent(&pi, "Ann@laptop");
+    await_topics(&mut flooding, 1);
+    let body = "x".repeat(20_000);
+    for number in 0..FLOOD {
+        flooding.send_json(&json!({"v": 1, "type": "SEND", "id": format!("f-{number}"), "ts": 0,
+            "topic": "build.x", "payload": {"kind": "message", "body": body},
+            "payload_meta": at_least_once()}));
+    }
+    for number in 0..100 {
+        bob.send("Ann@laptop", &number.to_string(), at_least_once());
+        bob.expect("ACK");
+        assert_eq!(take(&mut ann, "Bob@pi"), number.to_string());
+    }
+    of_laptop.stop();
+    assert!(matches!(of_pi.end(), Some(End::Lost(_))));
 }
 
 #[test]
@@ -629,6 +795,7 @@ fn bridge_that_cannot_work_says_why() {
         (&["bridge", "pi", "--", "x"], "no agent is exported to pi"),
         (&["bridge", "pi", "--export", "Bob@pi", "--", "x"], "a name is made of"),
         (&["stdio", "--export", "Ann"], "--peer"),
+        (&["bridge", "pi", "--export", "Ann", "--topic", "a..b", "--", "x"], "--topic"),
         (&["bridge", "pi", "--export", "Ann", "--export", "ann", "--", "x"], "ann is given twice"),
     ] {
         let failed = run(&laptop, arguments, USAGE);
@@ -761,15 +928,22 @@ fn metrics_are_those_of_the_document() {
 fn bridge_without_a_command_has_the_settings_of_its_file() {
     let (laptop, pi) = (Sandbox::new(), Sandbox::new());
     let mut bob = pi.join("Bob");
-    let command = stdio(&pi, &["--peer", "laptop", "--export", "Bob", "--export", "Cid"]);
-    let text = format!("[pi]\ncommand = {}\nexport = ['Ann']\nimport = ['Bob']\n", json!(command));
+    let command = ["--peer", "laptop", "--export", "Bob", "--export", "Cid", "--topic", "build.ok"];
+    let command = stdio(&pi, &command);
+    let text = format!(
+        "[pi]\ncommand = {}\nexport = ['Ann']\nimport = ['Bob']\ntopic = ['build.>']\n",
+        json!(command)
+    );
     fs::write(laptop.home().join("bridges.toml"), text).unwrap();
     let mut linked = laptop.command(["bridge", "pi"]);
     let mut running = Running(linked.stderr(Stdio::piped()).spawn().unwrap());
     let report = await_bridge(&laptop, "linked");
-    assert_eq!(report["hosts"][0]["agents"], json!(["Bob"]));
+    let remote = &report["hosts"][0];
+    assert_eq!([&remote["agents"], &remote["takes_topics"]], [&json!(["Bob"]), &json!(true)]);
     run(&laptop, &["send", "--as", "Ann", "Bob@pi", "hello"], DONE);
     assert_eq!(body(&bob.expect("DELIVER")), "hello");
+    run(&laptop, &["send", "--as", "Ann", "all@pi", "--topic", "build.ok", "to all of it"], DONE);
+    assert_eq!(connected(&laptop), ["all@pi", "Bob@pi"]);
     running.0.kill().unwrap();
     let mut said = String::new();
     running.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();

@@ -253,6 +253,14 @@ impl Clients {
         Ok(())
     }
 
+    /// Subscribes to a topic or a pattern of topics, as [`Client::subscribe`] does. The daemon's
+    /// answer is [`Event::Subscribed`].
+    ///
+    /// [`Client::subscribe`]: super::Client::subscribe
+    pub fn subscribe(&mut self, key: ClientKey, pattern: &str) {
+        self.handle(key, Input::Subscribe(pattern.to_owned()));
+    }
+
     /// Acknowledges a delivery, as [`Client::acknowledge`](super::Client::acknowledge) does.
     pub fn acknowledge(&mut self, key: ClientKey, delivery_id: &str) {
         self.handle(key, Input::Acknowledge(delivery_id.to_owned()));

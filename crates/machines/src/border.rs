@@ -8,8 +8,10 @@
 //! - only agents that this machine exports send to other machines, and receive from them;
 //! - a frame of a machine comes from one of the agents that were joined for this machine, so a
 //!   machine cannot speak for another one or for a local agent;
-//! - a frame has one recipient: messages to everyone and to a topic do not cross. An agent of
-//!   another machine cannot be exported, so no message crosses a second border.
+//! - messages to everyone and on topics cross only as far as the [`Topics`] of this side include
+//!   them, and questions not at all. The daemon delivers such a message once for a machine, to a
+//!   client under the name `all@HOST`, and the other side sends it to the recipients there. An
+//!   agent of another machine cannot be exported, so no message crosses a second border.
 //!
 //! All state that has to survive is in the daemons. A message that was not accepted comes again
 //! from the sender's daemon with the same id, and the recipient's daemon recognizes it.
@@ -17,7 +19,7 @@
 mod frames;
 mod pairs;
 
-use super::selector::listed;
+use super::{selector::listed, topics::Topics};
 use client::{Answer, Delivery, Forwarded, Outgoing, Reply, SendId};
 use frames::Way;
 use pairs::{Arrived, Pair, Pairs};
@@ -25,7 +27,7 @@ use protocol::{
     Moment, Now,
     code::NackCode,
     envelope::{Envelope, Kind},
-    name::{Host, Name},
+    name::{EVERYONE, Host, Name},
     payload::{Ack, Meta, Nack, SendMeta, Sync},
     text::Quoted,
 };
@@ -166,17 +168,18 @@ impl Remote {
 #[derive(Debug)]
 pub struct Border {
     exports: HashSet<Name>,
+    topics: Topics,
     /// The time to live of a message that states none, in milliseconds.
     ttl_ms: u64,
     remotes: HashMap<Host, Remote>,
 }
 
 impl Border {
-    /// A border that exports these agents. The local daemon gives a message to another machine this
-    /// time to live.
+    /// A border that exports these agents and lets messages on these topics cross. The local daemon
+    /// gives a message to another machine this time to live.
     #[must_use]
-    pub fn new(exports: impl IntoIterator<Item = Name>, ttl_ms: u64) -> Self {
-        Self { exports: exports.into_iter().collect(), ttl_ms, remotes: HashMap::new() }
+    pub fn new(exports: impl IntoIterator<Item = Name>, topics: Topics, ttl_ms: u64) -> Self {
+        Self { exports: exports.into_iter().collect(), topics, ttl_ms, remotes: HashMap::new() }
     }
 
     /// Handles one input and appends the actions for the driver.
@@ -216,7 +219,7 @@ impl Border {
         let left = |sender: &Name| !remote.agents.contains(sender);
         for ((from, to), arrived) in remote.pairs.remove_senders(left) {
             let why = format!("no {from}@{host} has joined here any more");
-            let (way, id) = (Way { from: &to, to: &from }, &arrived.message.id.0);
+            let (way, id) = (Way { from: &to, to: &from }, arrived.id());
             refuse(now, &host, way, id, (NackCode::Forbidden.as_str(), &why), out);
             out.push(Output::Settled(host.clone(), arrived.ticket, Outcome::Refused));
         }
@@ -251,19 +254,22 @@ impl Border {
         delivery: &Delivery,
         out: &mut Vec<Output>,
     ) {
+        let sender = self.sender(host, &to, delivery);
         let Some(remote) = self.remotes.get_mut(host) else { return };
-        let from = match Name::parse(&delivery.from) {
-            Ok(from) if self.exports.contains(&from) => from,
-            _ => {
-                let mut exported: Vec<_> = self.exports.iter().cloned().collect();
-                exported.sort_by_key(Name::folded);
-                let only = listed(&exported);
-                let why = format!("{} is not exported to {host}: only {only}", delivery.from);
-                if delivery.requires_ack {
-                    out.push(Output::Return(host.clone(), to, delivery.id.clone(), why));
-                } else {
-                    out.push(Output::Log(format!("a message to {to}@{host} is dropped: {why}")));
-                }
+        let from = match sender {
+            Ok(from) => from,
+            Err(why) => {
+                let id = || delivery.id.clone();
+                // Nobody has addressed this machine.
+                let is_copy = delivery.original_to.is_some();
+                out.extend(match delivery.requires_ack {
+                    true if is_copy => Some(Output::Acknowledge(host.clone(), to, id())),
+                    true => Some(Output::Return(host.clone(), to, id(), why)),
+                    false if is_copy => None,
+                    false => {
+                        Some(Output::Log(format!("a message to {to}@{host} is dropped: {why}")))
+                    }
+                });
                 return;
             }
         };
@@ -286,10 +292,28 @@ impl Border {
         }));
     }
 
+    /// Returns the sender of a delivery, if the delivery may cross. The error is a sentence.
+    fn sender(&self, host: &Host, to: &Name, delivery: &Delivery) -> Result<Name, String> {
+        if to.is_all() && !self.topics.includes(delivery.topic.as_deref()) {
+            return Err(match &delivery.topic {
+                Some(topic) => format!("messages to all on {topic} do not cross to {host}"),
+                None => format!("messages to all do not cross to {host}"),
+            });
+        }
+        if let Ok(from) = Name::parse(&delivery.from)
+            && self.exports.contains(&from)
+        {
+            return Ok(from);
+        }
+        let mut exported: Vec<_> = self.exports.iter().cloned().collect();
+        exported.sort_by_key(Name::folded);
+        Err(format!("{} is not exported to {host}: only {}", delivery.from, listed(&exported)))
+    }
+
     fn accepted(&mut self, now: Now, host: &Host, agent: &Name, id: &str, out: &mut Vec<Output>) {
         let Some(remote) = self.remotes.get_mut(host) else { return };
         let Some((pair, arrived)) = remote.pairs.take(agent, id) else { return };
-        let outcome = Outcome::Accepted(arrived.message.id.0);
+        let outcome = Outcome::Accepted(arrived.id().to_owned());
         out.push(Output::Settled(host.clone(), arrived.ticket, outcome));
         forward_next(now, host, remote, &pair, out);
     }
@@ -300,6 +324,11 @@ impl Border {
         // The sender's own daemon ends a question that is not answered in time.
         if nack.code == NackCode::SyncTimeout.as_str() {
             return;
+        }
+        if let Some(to) = remote.pairs.one_of_all(agent, &nack) {
+            let Nack { code, message, .. } = &nack;
+            let line = format!("{to} does not get a message of {agent}@{host} to all: {message}");
+            return out.push(Output::Log(format!("{line} ({code})")));
         }
         let may_pass =
             [NackCode::Limit, NackCode::StoreFailed].iter().any(|code| code.as_str() == nack.code);
@@ -315,14 +344,9 @@ impl Border {
                 return out.push(Output::Log(format!("{agent}@{host}: {message} ({code})")));
             }
         };
-        refuse(
-            now,
-            host,
-            Way { from: &by, to: agent },
-            &nack.ack_id,
-            (&nack.code, &nack.message),
-            out,
-        );
+        let id = taken.as_ref().map_or(&*nack.ack_id, |(_, arrived)| arrived.id());
+        let way = Way { from: &by, to: agent };
+        refuse(now, host, way, id, (&nack.code, &nack.message), out);
         if let Some((pair, arrived)) = taken {
             out.push(Output::Settled(host.clone(), arrived.ticket, Outcome::Refused));
             forward_next(now, host, remote, &pair, out);
@@ -394,8 +418,16 @@ fn forward_next(now: Now, host: &Host, remote: &mut Remote, pair: &Pair, out: &m
         }
         // The daemon does not report the acceptance of an at-most-once message.
         let (_, arrived) = remote.pairs.take(&pair.0, &id).expect("the message was sent just now");
-        out.push(Output::Settled(host.clone(), arrived.ticket, Outcome::Accepted(id)));
+        let outcome = Outcome::Accepted(arrived.id().to_owned());
+        out.push(Output::Settled(host.clone(), arrived.ticket, outcome));
     }
+}
+
+/// The recipient in a message from another machine: an agent of this machine, or all of them.
+/// `None` if the name is invalid.
+#[must_use]
+pub fn recipient(to: &str) -> Option<Name> {
+    if to == EVERYONE { Some(Name::all()) } else { Name::parse(to).ok() }
 }
 
 /// Inputs from another machine.
@@ -417,12 +449,16 @@ impl Border {
     }
 
     /// Reads a frame, and checks that it is from an agent that was joined for this machine to one
-    /// that is exported. A SEND that fails only these checks is refused later, by name.
+    /// that is exported. A SEND that fails only these checks is refused later, by name. Only a SEND
+    /// is to everyone, and only a NACK, which refuses one, comes from everyone.
     fn read<'a>(&self, host: &Host, json: &'a [u8]) -> Result<(Envelope<'a>, Pair), String> {
         let envelope = Envelope::read(json).map_err(|violation| violation.to_string())?;
         let name = |member: &str, text: Option<&str>| {
             let text = text.ok_or_else(|| format!("it has no `{member}`"))?;
-            Name::parse(text).map_err(|why| format!("`{member}` {}: {why}", Quoted(text)))
+            match (text, member, envelope.kind) {
+                (EVERYONE, "to", Kind::Send) | (EVERYONE, "from", Kind::Nack) => Ok(Name::all()),
+                _ => Name::parse(text).map_err(|why| format!("`{member}` {}: {why}", Quoted(text))),
+            }
         };
         let from = name("from", envelope.from.as_deref())?;
         let to = name("to", envelope.to.as_deref())?;
@@ -446,11 +482,16 @@ impl Border {
         out: &mut Vec<Output>,
     ) {
         let refusal = match self.check(host, envelope, &from, &to) {
+            Ok(_) if to.is_all() && !self.topics.includes(envelope.topic.as_deref()) => {
+                // Here it has no recipients.
+                let outcome = Outcome::Accepted(envelope.id.clone().into_owned());
+                return out.push(Output::Settled(host.clone(), ticket, outcome));
+            }
             Ok(at_least_once) => {
                 let remote = self.remotes.get_mut(host).expect("a joined agent is of a machine");
                 let message = Forwarded {
-                    id: SendId(envelope.id.clone().into_owned()),
-                    to: to.as_str().to_owned(),
+                    id: SendId(pairs::forwarded_id(&to, &envelope.id)),
+                    to: frames::address(&to).to_owned(),
                     topic: envelope.topic.as_deref().map(str::to_owned),
                     payload: envelope.payload.to_owned(),
                     meta: envelope.payload_meta.map(str::to_owned),
@@ -479,10 +520,14 @@ impl Border {
             let why = format!("no {from}@{host} has joined here");
             return Err((NackCode::Forbidden, why));
         }
-        if !self.exports.contains(to) {
+        if to.is_all() && self.topics.is_empty() {
+            let why = format!("messages to all of {host} are not taken here");
+            return Err((NackCode::Forbidden, why));
+        }
+        if !to.is_all() && !self.exports.contains(to) {
             return Err((NackCode::Forbidden, format!("{to} is not exported to {host}")));
         }
-        if self.remotes[host].pairs.contains(from, &envelope.id) {
+        if self.remotes[host].pairs.contains(from, &pairs::forwarded_id(to, &envelope.id)) {
             let why = "an earlier message of this id is not answered yet";
             return Err((NackCode::Invalid, why.to_owned()));
         }
@@ -492,6 +537,10 @@ impl Border {
                 .map_err(|violation| (NackCode::Invalid, violation.message))?,
             None => SendMeta::default(),
         };
+        if to.is_all() && meta.sync.is_some() {
+            let why = "questions to all do not cross to another machine";
+            return Err((NackCode::Invalid, why.to_owned()));
+        }
         Ok(meta.is_at_least_once())
     }
 

@@ -22,4 +22,5 @@ pub mod local;
 pub mod report;
 pub mod selector;
 pub mod settings;
+pub mod topics;
 pub mod window;

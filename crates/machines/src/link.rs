@@ -19,6 +19,7 @@ use super::{
     local::{JoinError, Local, Transport},
     report::{Counters, Reporter},
     selector::{Selector, listed},
+    topics::Topics,
     window::Unanswered,
 };
 use client::{ClientError, Ended};
@@ -102,6 +103,8 @@ pub struct Agents {
     pub has_patterns: bool,
     /// The exported agents of the other side that this side wants; all if absent.
     pub imports: Option<Vec<Selector>>,
+    /// The messages to several recipients that cross, in both directions.
+    pub topics: Topics,
     /// The secret that identifies this bridge to the daemons, on the side that has started the
     /// link. The other side uses the same.
     pub bridge: Option<Secret>,
@@ -352,6 +355,7 @@ impl<'a> Link<'a> {
             let (here, there) = (self.remote.listed(peer), listed(&self.exported.agents));
             (self.log)(&format!("linked to {peer}: {here} here, {there} there"));
         }
+        self.warn_of_topics();
     }
 
     fn message(
@@ -365,7 +369,7 @@ impl<'a> Link<'a> {
         let ticket = self.next_ticket;
         self.received_ids.insert(ticket, envelope.id.clone().into_owned());
         // A message without a valid recipient is refused at once, so it needs no window.
-        if let Some(to) = envelope.to.as_deref().and_then(|to| Name::parse(to).ok())
+        if let Some(to) = envelope.to.as_deref().and_then(border::recipient)
             && (self.received.add(ticket, to, json.len()).is_exceeded(json.len())
                 || self.received.is_exceeded(json.len()))
         {

@@ -1,7 +1,10 @@
 //! The driver of a border: the clients that join the local daemon under the names of other
 //! machines' agents, and the loop that waits for them and for a transport.
 
-use super::border::{self, AGENTS_MAX, Border, Carry, IN_FLIGHT_MAX, Outcome, Ticket};
+use super::{
+    border::{self, AGENTS_MAX, Border, Carry, IN_FLIGHT_MAX, Outcome, Ticket},
+    topics::Topics,
+};
 use client::{
     ClientError, ClientKey, Clients, Delivery, Ended, Event, Forwarded, Settings, WhenAbsent,
     home::{Context, HomeError, Keys, agent_around},
@@ -56,10 +59,12 @@ impl Daemon {
         Ok(Self { server, key, remote_ttl_ms, when_absent: None, endpoint })
     }
 
-    fn settings(&self, name: &Name, bridge: &Secret) -> Settings {
+    fn settings(&self, name: &Name, bridge: &Secret, topics: &Topics) -> Settings {
         let keys = (self.key.clone(), bridge.clone());
         let bridge = Settings::bridge(&self.endpoint, name.as_str(), keys);
-        let capabilities = Capabilities { max_inflight: IN_FLIGHT_MAX, ..bridge.capabilities };
+        let broadcasts = name.is_all() && topics.broadcasts;
+        let capabilities =
+            Capabilities { max_inflight: IN_FLIGHT_MAX, broadcasts, ..bridge.capabilities };
         Settings { capabilities, ..self.returning(bridge) }
     }
 
@@ -146,6 +151,7 @@ impl Joined {
 #[derive(Debug)]
 pub struct Local {
     daemon: Daemon,
+    topics: Topics,
     clients: Clients,
     border: Border,
     joined: Vec<Joined>,
@@ -153,15 +159,16 @@ pub struct Local {
 }
 
 impl Local {
-    /// This daemon's side, which exports these agents.
+    /// This daemon's side, which exports these agents and lets messages on these topics cross.
     #[must_use]
-    pub fn new(daemon: Daemon, exports: impl IntoIterator<Item = Name>) -> Self {
-        let border = Border::new(exports, daemon.remote_ttl_ms);
+    pub fn new(daemon: Daemon, exports: impl IntoIterator<Item = Name>, topics: Topics) -> Self {
+        let border = Border::new(exports, topics.clone(), daemon.remote_ttl_ms);
         let clients = Clients::new(daemon.operator());
-        Self { daemon, clients, border, joined: Vec::new(), outputs: Vec::new() }
+        Self { daemon, topics, clients, border, joined: Vec::new(), outputs: Vec::new() }
     }
 
-    /// Joins the daemon for the agents of a machine, replacing those that were joined before.
+    /// Joins the daemon for the agents of a machine, replacing those that were joined before. The
+    /// agent `all` gets messages to everyone and on topics.
     /// `bridge` is a secret of the bridge: with it, a name is taken over from an older connection,
     /// and left alone if another bridge has it.
     ///
@@ -175,7 +182,7 @@ impl Local {
         bridge: &Secret,
     ) -> Result<(), JoinError> {
         self.absent(now, host);
-        for name in agents.iter().take(AGENTS_MAX) {
+        for name in agents.iter().take(AGENTS_MAX + 1) {
             if let Err(error) = self.join(host, name, bridge) {
                 self.absent(now, host);
                 return Err(error);
@@ -218,8 +225,11 @@ impl Local {
 
     fn join(&mut self, host: &Host, name: &Name, bridge: &Secret) -> Result<(), JoinError> {
         let agent = name.at(host);
-        match self.clients.join(self.daemon.settings(&agent, bridge)) {
+        match self.clients.join(self.daemon.settings(&agent, bridge, &self.topics)) {
             Ok(client) => {
+                for pattern in self.topics.patterns.iter().filter(|_| name.is_all()) {
+                    self.clients.subscribe(client, pattern.as_str());
+                }
                 let (host, name, held) = (host.clone(), name.clone(), VecDeque::new());
                 self.joined.push(Joined { host, name, client, held });
                 Ok(())
@@ -375,6 +385,14 @@ impl Local {
                 return ControlFlow::Continue(());
             }
             Event::Ended(ended) => return transport.client_ended(&name.at(host), &ended),
+            Event::Subscribed { pattern, refused: Some(nack) } => {
+                let Nack { message, code, .. } = nack;
+                transport.log(format!(
+                    "{} gets nothing on {pattern}: {message} ({code})",
+                    name.at(host)
+                ));
+                return ControlFlow::Continue(());
+            }
             Event::Busy { .. } | Event::Subscribed { .. } | Event::State(_) => {
                 return ControlFlow::Continue(());
             }

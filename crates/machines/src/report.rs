@@ -12,6 +12,7 @@ pub use writing::{Counters, Reporter, Reporting};
 
 use crate::details;
 use platform::clock;
+use protocol::name::ALL;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -97,8 +98,9 @@ pub struct Report {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<LastError>,
     /// The machines that are linked: `host`, the name of each, `since`, the time when it linked,
-    /// `agents`, its linked agents, and `details`, by the agents' names, with `program` and
-    /// `directory`, as that machine states them.
+    /// `agents`, its linked agents, `takes_topics`, if it takes messages to everyone or on topics,
+    /// and `details`, by the agents' names, with `program` and `directory`, as that machine states
+    /// them.
     pub hosts: Vec<Remote>,
     /// The number of links that it has had.
     pub links: u64,
@@ -134,6 +136,9 @@ pub struct Remote {
     pub since: u64,
     /// Its agents that are linked, with their names there.
     pub agents: Vec<String>,
+    /// Whether it takes messages to everyone or on topics.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub takes_topics: bool,
     /// The machine's statements about its agents.
     #[serde(default, skip_serializing_if = "details::All::is_empty")]
     pub details: details::All,
@@ -189,12 +194,14 @@ impl Report {
     }
 
     /// Notes that a machine is linked with these agents.
-    pub fn host_came(&mut self, host: &str, agents: Vec<String>) {
+    pub fn host_came(&mut self, host: &str, mut agents: Vec<String>) {
+        let all = agents.extract_if(.., |name| name == ALL);
+        let takes_topics = all.count() > 0;
         let known = self.hosts.iter().find(|remote| remote.host == host);
         let since = known.map_or_else(clock::unix_ms, |remote| remote.since);
         let details = known.map(|remote| remote.details.clone()).unwrap_or_default();
         self.host_left(host);
-        self.hosts.push(Remote { host: host.to_owned(), since, agents, details });
+        self.hosts.push(Remote { host: host.to_owned(), since, agents, takes_topics, details });
     }
 
     /// Records a linked machine's statements about its agents.

@@ -6,7 +6,7 @@ use client::home::{
     parse::{self, Table},
     text,
 };
-use protocol::name::Host;
+use protocol::{name::Host, topic::Pattern};
 use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, SeqAccess, Visitor},
@@ -52,6 +52,11 @@ pub struct Nats {
     /// key.
     #[serde(deserialize_with = "texts")]
     pub import: Vec<Import>,
+    /// The topics on which messages cross, from here and to here: patterns such as `build.>`.
+    #[serde(deserialize_with = "texts")]
+    pub topic: Vec<Pattern>,
+    /// Whether messages to everyone cross, from here and to here: `false` without this key.
+    pub broadcasts: bool,
     /// The replicas of this machine's stream in NATS, if it does not exist: 1, 3 or 5.
     pub replicas: Option<usize>,
     /// Whether other machines are told which programs the exported agents run, and in which
@@ -74,6 +79,12 @@ pub struct Bridge {
     /// The agents of the other machine to link: names or patterns; all without this key.
     #[serde(default, deserialize_with = "texts")]
     pub import: Vec<Selector>,
+    /// The topics on which messages cross, from here and to here: patterns such as `build.>`.
+    #[serde(default, deserialize_with = "texts")]
+    pub topic: Vec<Pattern>,
+    /// Whether messages to everyone cross, from here and to here: `false` without this key.
+    #[serde(default)]
+    pub broadcasts: bool,
     /// Whether the other machine is told which programs the exported agents run, and in which
     /// directories: `true` without this key.
     #[serde(default)]
@@ -145,6 +156,12 @@ impl FromText for Host {
 impl FromText for Selector {
     fn from_text(text: String) -> Result<Self, String> {
         Self::parse(&text).map_err(|why| format!("{text:?} is no name of an agent: {why}"))
+    }
+}
+
+impl FromText for Pattern {
+    fn from_text(text: String) -> Result<Self, String> {
+        Self::parse(&text).map_err(|why| format!("{text:?} is no pattern of topics: {why}"))
     }
 }
 
@@ -230,8 +247,10 @@ mod tests {
     fn settings_of_nats_are_read() {
         assert_eq!(nats("# nothing\n"), Ok(Nats::default()));
         let text = "host = 'desk'\nserver = ['nats://a', 'nats://b']\ncreds = 'desk.creds'\n\
-                    export = ['Ann', 'web-*']\nimport = ['Bob@pi']\nreplicas = 3\n";
+                    export = ['Ann', 'web-*']\nimport = ['Bob@pi']\nreplicas = 3\n\
+                    topic = ['build.>', 'ci']\nbroadcasts = true\n";
         let read = nats(text).unwrap();
+        assert_eq!((read.topic.len(), read.broadcasts), (2, true));
         assert_eq!(read.host.unwrap().as_str(), "desk");
         assert_eq!(read.server, ["nats://a", "nats://b"]);
         let (bob, pi) = (Selector::parse("Bob").unwrap(), Host::parse("pi").unwrap());
@@ -255,6 +274,7 @@ mod tests {
             ("\nhost = 'p i'", "nats.toml:2: `host`: \"p i\" is no name of a machine: "),
             ("export = ['Ann',\n'@x']", ": `export`: \"@x\" is no name of an agent: "),
             ("import = ['Ann']", "nats.toml:1: `import`: \"Ann\" must be NAME@HOST"),
+            ("topic = ['a..b']", "nats.toml:1: `topic`: \"a..b\" is no pattern of topics: "),
             ("server = 'nats://a'", "nats.toml:1: `server`: expected a list of texts, such as"),
             ("server = [1]", "nats.toml:1: `server`: expected a text in quotes"),
             ("\n\nexports = []", "nats.toml:3: unknown key \"exports\" (did you mean \"export\"?)"),

@@ -166,6 +166,7 @@ impl Own<'_> {
             exports,
             more,
             takes_more: true,
+            takes_topics: !self.settings.topics.is_empty(),
             stream_bytes: self.stream_bytes,
             ask,
             bye,

@@ -17,8 +17,9 @@ use machines::{
     report::{Kind, Report, Reporter, Reporting},
     selector::Selector,
     settings::{Import, NATS_FILE, Nats},
+    topics::{PATTERNS_MAX, Topics},
 };
-use protocol::{name::Host, secret::Secret};
+use protocol::{name::Host, secret::Secret, topic::Pattern};
 use std::{io, path::PathBuf, sync::Arc, thread};
 use tokio::sync::watch;
 
@@ -50,6 +51,12 @@ pub(super) struct Join {
     /// that others export
     #[argh(option, arg_name = "AGENTS@HOST")]
     import: Vec<String>,
+    /// topics on which messages cross, from here and to here, such as 'build.>'; repeat it for more
+    #[argh(option, arg_name = "PATTERN")]
+    topic: Vec<String>,
+    /// let messages to everyone cross, from here and to here
+    #[argh(switch)]
+    broadcasts: bool,
     /// do not tell other machines which programs the exported agents run, and in which directories
     #[argh(switch)]
     no_details: bool,
@@ -150,7 +157,28 @@ impl Join {
         if imports.is_empty() {
             imports.extend(file.import.iter().map(|Import(of, host)| (of.clone(), host.clone())));
         }
-        Ok(Settings { here, imports })
+        Ok(Settings { here, imports, topics: self.topics(file)? })
+    }
+
+    /// The messages to several recipients that cross.
+    fn topics(&self, file: &Nats) -> Result<Topics, Failure> {
+        let patterns = self.topic.iter().map(|text| {
+            Pattern::parse(text).map_err(|why| {
+                Failure::usage(format!("{text:?} is no pattern of topics: {why}; change --topic"))
+            })
+        });
+        let mut patterns: Vec<_> = patterns.collect::<Result<_, _>>()?;
+        if patterns.is_empty() {
+            patterns.clone_from(&file.topic);
+        }
+        if patterns.len() > PATTERNS_MAX {
+            return Err(Failure::usage(format!(
+                "{} topics are named, and {PATTERNS_MAX} are the most; name several by a pattern, \
+                 such as 'build.>'",
+                patterns.len()
+            )));
+        }
+        Ok(Topics { patterns, broadcasts: self.broadcasts || file.broadcasts })
     }
 
     /// The agents that are exported.
@@ -206,7 +234,7 @@ impl Bridge {
             reporter.update(move |report| report.failed(&text));
         };
         runtime()?.block_on(async {
-            let agents = exported.agents.clone();
+            let crossing = (exported.agents.clone(), settings.topics.clone());
             let start = bridge::start(&settings, exported, &servers, stream, &waiting);
             let started = tokio::select! {
                 started = start => started.map_err(Failure::failed)?,
@@ -225,7 +253,7 @@ impl Bridge {
             // channel from the bridge. The bridge's thread waits for NATS and for the channel back.
             let side = thread::Builder::new()
                 .name("local".to_owned())
-                .spawn(move || side::run(daemon, secret, agents, &remote, counters))
+                .spawn(move || side::run(daemon, secret, crossing, &remote, counters))
                 .map_err(no_thread)?;
             let stopped = stop_came(stopped);
             let end = bridge::run(&settings, started, local, (&log, reporter), stopped).await;

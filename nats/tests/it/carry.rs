@@ -208,3 +208,67 @@ fn bridge_says_bye_and_ends_at_once() {
     let sent = ann.ask(Outgoing::message("Bob@pi.1", "there?"), Duration::from_millis(300));
     assert!(matches!(sent, Err(ClientError::Refused(_))), "{sent:?}");
 }
+
+#[test]
+fn messages_on_topics_and_to_everyone_cross_between_hosts_that_take_them() {
+    let nats = Nats::one();
+    let mut hosts =
+        ["desk", "pi", "lab"].map(|name| Host::new(name, &[&format!("agent-of-{name}")]));
+    for (host, more) in hosts.iter_mut().zip([
+        &["--topic", "build.>", "--broadcasts"][..],
+        &["--topic", "build.ok", "--topic", "build.begin"],
+        &[],
+    ]) {
+        host.start_bridge_with(&nats.urls(), more);
+    }
+    let [desk, pi, lab] = &hosts;
+    let clients = hosts.each_ref().map(|host| host.join(&host.agents[0]));
+    let other = pi.join("other");
+    for client in clients.iter().chain([&other]) {
+        client.subscribe("build.>").unwrap();
+    }
+    let [on_desk, on_pi, on_lab] = &clients;
+    for (host, name) in [(desk, "all@pi"), (pi, "all@desk"), (desk, "agent-of-lab@lab")] {
+        until(name, || {
+            host.command(&["agents"]).iter().any(|line| line.contains(name)).then_some(())
+        });
+    }
+    let publish = |topic: Option<&str>, body: &str| {
+        let topic = topic.map(str::to_owned);
+        on_desk.send(Outgoing { topic, ..Outgoing::message("*", body) }).unwrap();
+    };
+    // The bridge may subscribe a moment later.
+    until("a message on a topic", || {
+        publish(Some("build.begin"), "begin");
+        match other.events().recv_timeout(Duration::from_secs(1)) {
+            Ok(Event::Delivered(delivery)) => {
+                assert_eq!(delivery.from, "agent-of-desk@desk");
+                Some(())
+            }
+            _ => None,
+        }
+    });
+    // Each host takes only what its own settings name, and none passes it on.
+    publish(Some("build.no"), "not taken");
+    publish(None, "to everyone");
+    publish(Some("build.ok"), "taken");
+    for client in [on_pi, &other] {
+        loop {
+            let next = delivery(client);
+            client.acknowledge(&next.id);
+            assert_eq!(next.from, "agent-of-desk@desk");
+            match &*next.body {
+                "begin" => {}
+                last => {
+                    assert_eq!(last, "taken");
+                    break;
+                }
+            }
+        }
+    }
+    on_pi.send(Outgoing::message("agent-of-lab@lab", "only to one")).unwrap();
+    let only = delivery(on_lab);
+    assert_eq!((&*only.from, &*only.body), ("agent-of-pi@pi", "only to one"));
+    assert!(!lab.command(&["agents"]).iter().any(|line| line.contains("all@")));
+    until("no message on its way", || (on_their_way(desk, "all@pi") == 0).then_some(()));
+}

@@ -4,9 +4,14 @@
 use protocol::{
     Now,
     envelope::{Header, Kind},
-    name::Name,
+    name::{EVERYONE, Name},
     payload::{Ack, Nack},
 };
+
+/// The form of a name in a frame.
+pub(super) fn address(name: &Name) -> &str {
+    if name.is_all() { EVERYONE } else { name.as_str() }
+}
 
 /// The sender and the recipient of a frame, each named as on its own machine.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +22,7 @@ pub(super) struct Way<'a> {
 
 impl<'a> Way<'a> {
     fn header(self, now: Now, kind: Kind, id: &'a str) -> Header<'a> {
-        let (from, to) = (Some(self.from.as_str()), Some(self.to.as_str()));
+        let (from, to) = (Some(address(self.from)), Some(address(self.to)));
         Header { from, to, ..Header::new(kind, id, now.unix_ms) }
     }
 

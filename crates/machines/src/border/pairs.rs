@@ -5,7 +5,11 @@
 
 use super::Ticket;
 use client::Forwarded;
-use protocol::{Moment, name::Name};
+use protocol::{
+    Moment,
+    name::{EVERYONE, Name},
+    payload::Nack,
+};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The first wait after a temporary refusal, in milliseconds. Each further wait is twice as long.
@@ -13,6 +17,10 @@ const RETRY_MS: u64 = 1_000;
 
 /// The longest wait after a temporary refusal, in milliseconds.
 const RETRY_MS_MAX: u64 = 30_000;
+
+/// The beginning of the ids by which the daemon gets messages to everyone. A NACK that names one
+/// of the recipients of such a message can come long after the message.
+const TO_ALL: &str = "all-";
 
 /// A sender, and a recipient.
 pub(super) type Pair = (Name, Name);
@@ -22,6 +30,19 @@ pub(super) type Pair = (Name, Name);
 pub(super) struct Arrived {
     pub(super) message: Forwarded,
     pub(super) ticket: Ticket,
+}
+
+impl Arrived {
+    /// The message's id on the other machine.
+    pub(super) fn id(&self) -> &str {
+        let id = &*self.message.id.0;
+        id.strip_prefix(TO_ALL).filter(|_| self.message.to == EVERYONE).unwrap_or(id)
+    }
+}
+
+/// The id by which the daemon gets a message from another machine.
+pub(super) fn forwarded_id(to: &Name, id: &str) -> String {
+    if to.is_all() { format!("{TO_ALL}{id}") } else { id.to_owned() }
 }
 
 /// The messages of one pair, in order. The first one may be with the daemon.
@@ -97,6 +118,15 @@ impl Pairs {
             lane.messages.into_iter().map(move |arrived| (pair.clone(), arrived))
         });
         messages.collect()
+    }
+
+    /// Returns the recipient that a NACK names, if it is one recipient of a message to everyone. The
+    /// NACK does not refuse the message itself then.
+    pub(super) fn one_of_all<'n>(&self, sender: &Name, nack: &'n Nack) -> Option<&'n str> {
+        let to = nack.to.as_deref().filter(|to| *to != EVERYONE)?;
+        let sent = self.sent.get(&(sender.clone(), nack.ack_id.clone()));
+        let is_to_all = nack.ack_id.starts_with(TO_ALL) && sent.is_none_or(Name::is_all);
+        is_to_all.then_some(to)
     }
 
     /// Delays a message that the daemon has refused temporarily. Returns whether there is one.

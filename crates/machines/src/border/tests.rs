@@ -2,11 +2,11 @@
 
 use super::*;
 use expect_test::{Expect, expect};
-use protocol::envelope::Envelope;
+use protocol::{envelope::Envelope, topic::Pattern};
 use std::fmt::Write as _;
 
 /// The border of a machine that exports Ann and Al to the machines pi and mac. pi exports Bob and
-/// Bea, and mac exports Bob.
+/// Bea, and mac exports Bob. No messages to everyone or on topics cross at first.
 struct World {
     border: Border,
     now: Now,
@@ -16,10 +16,10 @@ struct World {
 impl World {
     fn new() -> Self {
         let name = |text: &str| Name::parse(text).unwrap();
-        let border = Border::new([name("Ann"), name("Al")], 600_000);
+        let border = Border::new([name("Ann"), name("Al")], Topics::default(), 600_000);
         let mut world = Self { border, now: Now::default(), transcript: String::new() };
         for (host, agents) in [("pi", &["Bob", "Bea"][..]), ("mac", &["Bob"])] {
-            let agents = agents.iter().map(|text| name(text)).collect();
+            let agents = agents.iter().map(|text| name(text)).chain([Name::all()]).collect();
             world.input(Input::Present(Host::parse(host).unwrap(), agents));
         }
         world
@@ -45,13 +45,28 @@ impl World {
         }
         let host = &Host::parse(host).unwrap();
         let (agent, json) = rest.split_once(' ').unwrap_or((rest, ""));
-        let agent = || Name::parse(agent).unwrap();
+        let topic = agent;
+        let agent = || recipient(agent).unwrap();
         let id = || SendId(json.to_owned());
         match word {
             // delivered HOST RECIPIENT SENDER ID META
             "delivered" => {
                 let delivery = delivery(host, &agent(), json);
                 self.input(Input::Delivered(host, agent(), Box::new(delivery)));
+            }
+            // copied HOST TOPIC SENDER ID META: a message to everyone, on a topic unless that is -
+            "copied" => {
+                let mut delivery = delivery(host, &Name::all(), json);
+                delivery.topic = Some(topic.to_owned()).filter(|topic| topic != "-");
+                delivery.original_to = Some("*".to_owned());
+                self.input(Input::Delivered(host, Name::all(), Box::new(delivery)));
+            }
+            // topics pi PATTERNS, where * is for messages to everyone without a topic
+            "topics" => {
+                let (all, patterns) = rest.split(' ').partition::<Vec<_>, _>(|text| *text == "*");
+                let patterns = patterns.into_iter().map(|text| Pattern::parse(text).unwrap());
+                let (patterns, broadcasts) = (patterns.collect(), !all.is_empty());
+                self.border.topics = Topics { patterns, broadcasts };
             }
             "accepted" => self.input(Input::Accepted(host, agent(), id())),
             "refused" => {
@@ -70,7 +85,7 @@ impl World {
             }
             // joined HOST AGENTS
             "joined" => {
-                let agents = rest.split(' ').map(|text| Name::parse(text).unwrap()).collect();
+                let agents = rest.split(' ').map(|text| recipient(text).unwrap()).collect();
                 self.input(Input::Present(host.clone(), agents));
             }
             // exports pi AGENTS
@@ -277,8 +292,8 @@ fn machine_cannot_speak_for_others_or_reach_them() {
             log: a frame of pi is dropped: `from` "@operator": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'
             pi settled Dropped
         frame pi {"v":1,"type":"SEND","id":"x-6","ts":1,"from":"Bob","to":"*","payload":{}}
-            log: a frame of pi is dropped: `to` "*": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'
-            pi settled Dropped
+            to pi: {"v":1,"type":"NACK","id":"refusal-x-6","ts":0,"from":"*","to":"Bob","payload":{"ack_id":"x-6","code":"FORBIDDEN","message":"messages to all of pi are not taken here"}}
+            pi settled Refused
         frame pi {"v":1,"type":"SEND","id":"x-7","ts":1,"from":"Bob","to":"@relay","payload":{}}
             log: a frame of pi is dropped: `to` "@relay": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'
             pi settled Dropped
@@ -303,6 +318,89 @@ fn machine_cannot_speak_for_others_or_reach_them() {
         frame new {"v":1,"type":"SEND","id":"x-1","ts":1,"from":"Bob","to":"Ann","payload":{}}
             to new: {"v":1,"type":"NACK","id":"refusal-x-1","ts":0,"from":"Ann","to":"Bob","payload":{"ack_id":"x-1","code":"FORBIDDEN","message":"no Bob@new has joined here"}}
             new settled Refused
+    "#]]);
+}
+
+#[test]
+fn messages_to_everyone_and_on_topics_leave_as_far_as_this_side_lets_them() {
+    check(expect![[r#"
+        copied pi build.ok Ann d-1 {"requires_ack":true}
+            all@pi acknowledges d-1
+        delivered pi * Ann d-2 {"requires_ack":true}
+            all@pi returns d-2: messages to all do not cross to pi
+        topics pi build.> *
+        copied pi build.ok Ann d-3 {"requires_ack":true}
+            to pi: {"v":1,"type":"SEND","id":"d-3","ts":0,"from":"Ann","to":"*","topic":"build.ok","payload":{"b": 1.0 },"payload_meta":{"requires_ack":true}}
+        carried pi d-3
+            all@pi acknowledges d-3
+        copied pi - Ann d-4 {}
+            to pi: {"v":1,"type":"SEND","id":"d-4","ts":0,"from":"Ann","to":"*","payload":{"b": 1.0 },"payload_meta":{}}
+        copied pi chess Ann d-5 {"requires_ack":true}
+            all@pi acknowledges d-5
+        copied pi chess Ann d-6 {}
+        copied pi build.ok Zoe d-7 {"requires_ack":true}
+            all@pi acknowledges d-7
+        copied pi build.ok Bob@mac d-8 {"requires_ack":true}
+            all@pi acknowledges d-8
+        delivered pi * Ann d-9 {"requires_ack":true}
+            to pi: {"v":1,"type":"SEND","id":"d-9","ts":0,"from":"Ann","to":"*","payload":{"b": 1.0 },"payload_meta":{"requires_ack":true}}
+        frame pi {"v":1,"type":"NACK","id":"r","ts":1,"from":"*","to":"Ann","payload":{"ack_id":"d-9","code":"INVALID","message":"no"}}
+            all@pi returns d-9: no (INVALID)
+            pi settled Dropped
+        delivered pi * Zoe d-10 {"requires_ack":true}
+            all@pi returns d-10: Zoe is not exported to pi: only Al, Ann
+        copied new build.ok Ann d-11 {"requires_ack":true}
+    "#]]);
+}
+
+#[test]
+fn messages_to_everyone_and_on_topics_are_taken_as_far_as_this_side_lets_them() {
+    check(expect![[r#"
+        topics pi build.>
+        frame pi {"v":1,"type":"SEND","id":"x-1","ts":1,"from":"Bob","to":"*","topic":"build.ok","payload":{},"payload_meta":{"requires_ack":true}}
+            Bob@pi sends all-x-1 to * build.ok{} {"requires_ack":true} true
+        frame pi {"v":1,"type":"SEND","id":"x-2","ts":1,"from":"Bob","to":"*","topic":"build.ok","payload":{},"payload_meta":{"requires_ack":true}}
+        frame pi {"v":1,"type":"SEND","id":"x-3","ts":1,"from":"Bob","to":"Ann","payload":{}}
+            Bob@pi sends x-3 to Ann {}  false
+            pi settled Accepted("x-3")
+        frame pi {"v":1,"type":"SEND","id":"x-1","ts":1,"from":"Bob","to":"*","topic":"build.ok","payload":{},"payload_meta":{"requires_ack":true}}
+            to pi: {"v":1,"type":"NACK","id":"refusal-x-1","ts":0,"from":"*","to":"Bob","payload":{"ack_id":"x-1","code":"INVALID","message":"an earlier message of this id is not answered yet"}}
+            pi settled Refused
+        refused pi Bob {"ack_id":"all-x-1","code":"LIMIT","message":"too much","to":"*"}
+        wait 1000
+            Bob@pi sends all-x-1 to * build.ok{} {"requires_ack":true} true
+        refused pi Bob {"ack_id":"all-x-1","code":"LIMIT","message":"Zoe takes no messages","to":"Zoe"}
+            log: Zoe does not get a message of Bob@pi to all: Zoe takes no messages (LIMIT)
+        accepted pi Bob all-x-1
+            pi settled Accepted("x-1")
+            Bob@pi sends all-x-2 to * build.ok{} {"requires_ack":true} true
+        refused pi Bob {"ack_id":"all-x-1","code":"EXPIRED","message":"its time to live ran out","to":"Al"}
+            log: Al does not get a message of Bob@pi to all: its time to live ran out (EXPIRED)
+        refused pi Bob {"ack_id":"all-x-2","code":"FORBIDDEN","message":"policy"}
+            to pi: {"v":1,"type":"NACK","id":"refusal-x-2","ts":0,"from":"*","to":"Bob","payload":{"ack_id":"x-2","code":"FORBIDDEN","message":"policy"}}
+            pi settled Refused
+        frame pi {"v":1,"type":"SEND","id":"x-4","ts":1,"from":"Bob","to":"*","topic":"chess","payload":{}}
+            pi settled Accepted("x-4")
+        frame pi {"v":1,"type":"SEND","id":"x-5","ts":1,"from":"Bob","to":"*","payload":{},"payload_meta":{"requires_ack":true}}
+            pi settled Accepted("x-5")
+        frame pi {"v":1,"type":"SEND","id":"x-6","ts":1,"from":"Bob","to":"*","topic":"build.ok","payload":{},"payload_meta":{"sync":{"correlationId":"c"}}}
+            to pi: {"v":1,"type":"NACK","id":"refusal-x-6","ts":0,"from":"*","to":"Bob","payload":{"ack_id":"x-6","code":"INVALID","message":"questions to all do not cross to another machine"}}
+            pi settled Refused
+        frame pi {"v":1,"type":"SEND","id":"x-7","ts":1,"from":"Eve","to":"*","topic":"build.ok","payload":{}}
+            to pi: {"v":1,"type":"NACK","id":"refusal-x-7","ts":0,"from":"*","to":"Eve","payload":{"ack_id":"x-7","code":"FORBIDDEN","message":"no Eve@pi has joined here"}}
+            pi settled Refused
+        frame pi {"v":1,"type":"SEND","id":"x-8","ts":1,"from":"*","to":"*","topic":"build.ok","payload":{}}
+            log: a frame of pi is dropped: `from` "*": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'
+            pi settled Dropped
+        frame pi {"v":1,"type":"ACK","id":"x","ts":1,"from":"*","to":"Ann","payload":{"ack_id":"d-1","correlationId":"c-1"}}
+            log: a frame of pi is dropped: `from` "*": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'
+            pi settled Dropped
+        frame pi {"v":1,"type":"NACK","id":"x","ts":1,"from":"Bob","to":"*","payload":{"ack_id":"d-1","code":"EXPIRED"}}
+            log: a frame of pi is dropped: `to` "*": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'
+            pi settled Dropped
+        frame pi {"v":1,"type":"SEND","id":"all-x","ts":1,"from":"Bob","to":"Ann","payload":{},"payload_meta":{"requires_ack":true}}
+            Bob@pi sends all-x to Ann {} {"requires_ack":true} true
+        refused pi Bob {"ack_id":"all-x","code":"LIMIT","message":"full","to":"Ann"}
     "#]]);
 }
 

@@ -40,6 +40,9 @@ pub(super) struct LinkHello {
     /// Whether a later HELLO of this side may state other agents.
     #[serde(default)]
     has_patterns: bool,
+    /// Whether this side takes messages to everyone or on topics.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    takes_topics: bool,
     /// The longest frame that this side accepts.
     #[serde(default)]
     max_frame_bytes: u64,
@@ -63,6 +66,7 @@ pub(super) struct LinkBye {
 
 /// The content of the other side's HELLO, checked.
 pub(super) struct Checked {
+    /// The exported agents, and `all` if it takes messages to everyone or on topics.
     pub(super) agents: Vec<Name>,
     pub(super) takes_more: bool,
     pub(super) has_patterns: bool,
@@ -81,6 +85,7 @@ impl LinkHello {
             more,
             takes_more: true,
             has_patterns,
+            takes_topics: false,
             max_frame_bytes,
             bridge: None,
             details: details::All::new(),
@@ -90,6 +95,11 @@ impl LinkHello {
     /// Returns the HELLO with the secret that identifies the bridge to daemons.
     pub(super) fn of_bridge(self, bridge: Option<&Secret>) -> Self {
         Self { bridge: bridge.map(|secret| secret.reveal().to_owned()), ..self }
+    }
+
+    /// Returns the HELLO with a statement whether the side takes messages to everyone or on topics.
+    pub(super) fn taking_topics(self, takes_topics: bool) -> Self {
+        Self { takes_topics, ..self }
     }
 
     /// Returns the HELLO with as many details of agents as fit.
@@ -116,10 +126,11 @@ impl LinkHello {
         let agents = self.agents.iter().chain(&self.more).map(|text| {
             Name::parse(text).map_err(|why| format!("it exports {}: {why}", Quoted(text)))
         });
-        let agents: Vec<_> = agents.collect::<Result<_, _>>()?;
+        let mut agents: Vec<_> = agents.collect::<Result<_, _>>()?;
         if let Some(twice) = first_repeated(&agents) {
             return Err(format!("it exports {twice} twice"));
         }
+        agents.extend(self.takes_topics.then(Name::all));
         Ok(Checked {
             agents,
             takes_more: self.takes_more,
@@ -142,7 +153,10 @@ mod tests {
         assert_eq!(json["agents"].as_array().unwrap().len(), EARLIER_AGENTS_MAX);
         assert_eq!(json["more"], serde_json::json!(["a20", "a21"]));
         let checked = hello.check().ok().unwrap();
-        assert_eq!((checked.agents, checked.takes_more), (names, true));
+        assert_eq!((&checked.agents, checked.takes_more), (&names, true));
+        assert!(json.get("takes_topics").is_none());
+        let topics = LinkHello::new(&names, true, 1_000).taking_topics(true).check().ok().unwrap();
+        assert_eq!(topics.agents, [&*names, &[Name::all()]].concat());
         let earlier = r#"{"link":1,"agents":["Bob"],"max_frame_bytes":1000}"#;
         let checked = serde_json::from_str::<LinkHello>(earlier).unwrap().check().ok().unwrap();
         assert_eq!((checked.agents.len(), checked.takes_more), (1, false));

@@ -104,7 +104,8 @@ impl Link<'_> {
     /// This side's HELLO, without the secret of a bridge.
     pub(super) fn own_hello(&self) -> LinkHello {
         let Agents { has_patterns, .. } = *self.agents;
-        LinkHello::new(&self.exported.agents, has_patterns, self.own_frame_bytes_max)
+        let hello = LinkHello::new(&self.exported.agents, has_patterns, self.own_frame_bytes_max);
+        hello.taking_topics(!self.agents.topics.is_empty())
     }
 
     pub(super) fn exports_changed(&mut self, now: Now, exported: Exported, local: &mut Local) {
@@ -161,9 +162,24 @@ impl Link<'_> {
 impl Link<'_> {
     /// Returns the other side's agents that this side wants.
     pub(super) fn imported(&self, mut agents: Vec<Name>) -> Vec<Name> {
-        let imports = self.agents.imports.as_ref();
-        agents.retain(|name| imports.is_none_or(|all| all.iter().any(|it| it.selects(name))));
+        let Agents { imports, topics, .. } = self.agents;
+        agents.retain(|name| match imports {
+            _ if name.is_all() => !topics.is_empty(),
+            Some(imports) => imports.iter().any(|it| it.selects(name)),
+            None => true,
+        });
         agents
+    }
+
+    /// Logs that the other side accepts none of the messages to everyone and on topics that this
+    /// side would send.
+    pub(super) fn warn_of_topics(&self) {
+        if !self.agents.topics.is_empty() && !self.remote.joined.iter().any(Name::is_all) {
+            (self.log)(&format!(
+                "{} takes no messages to everyone and on topics: add --topic or --broadcasts there",
+                self.agents.peer
+            ));
+        }
     }
 
     /// Handles a HELLO after the first: a change of the other side's agents, or their details.

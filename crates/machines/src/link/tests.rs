@@ -18,6 +18,7 @@ fn agents() -> Agents {
         exports: vec![name("Ann")],
         has_patterns: false,
         imports: None,
+        topics: Topics::default(),
         bridge: None,
     }
 }
@@ -37,7 +38,7 @@ fn begin(agents: &Agents) -> (Link<'_>, Receiver<Vec<u8>>, Local) {
         when_absent: None,
     };
     let link = Link::begin(at(0), agents, pipe, 1_000, |_| {});
-    (link, writer.batches, Local::new(daemon, [name("Ann")]))
+    (link, writer.batches, Local::new(daemon, [name("Ann")], Topics::default()))
 }
 
 /// The types of the frames that the writer gets, which then has written them.
