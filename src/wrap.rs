@@ -745,7 +745,7 @@ impl fmt::Display for WrapError {
             Self::Record { path, why } => {
                 write!(f, "the recording {} cannot be written: {why}", path.display())
             }
-            Self::Control(why) => write!(f, "nobody could attach to it or stop it: {why}"),
+            Self::Control(why) => write!(f, "attach and stop are unavailable: {why}"),
             Self::Mcp(why) => write!(f, "the MCP server is not handed over: {why}"),
             Self::CompanionKey(why) | Self::Command(why) | Self::Terminal(why) => why.fmt(f),
         }

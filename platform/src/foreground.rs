@@ -187,7 +187,7 @@ impl Observer {
                 Err(error) => return Err(name(error)),
             }
         }
-        let changing = "its processes are changing: look again";
+        let changing = "its processes keep changing; retry";
         Err(name(refusal(io::ErrorKind::WouldBlock, changing)))
     }
 

@@ -168,7 +168,7 @@ fn link(
         Some(End::Lost(why)) if *was_linked => Ok(Some(exit.unwrap_or(why))),
         Some(End::Lost(why)) => {
             let why = exit.unwrap_or(why);
-            let hint = "run the command by itself to see what it does";
+            let hint = "run the command alone to see its output";
             Err(Failure::failed(format!("cannot link to {peer}: {}", escaped(&why))).hint(hint))
         }
         Some(End::Refused(why)) => Err(Failure::failed(escaped(&why))),

@@ -297,7 +297,7 @@ impl Target {
         brief::Page::read(self.text.as_deref().unwrap_or_default()).map_err(|unpaired| {
             let (file, line) = (escaped(&self.named.to_string_lossy()), unpaired.line);
             Failure::failed(format!("{file}:{line}: this marker of agent-relay has no counterpart"))
-                .hint("remove it, and what is left of the text, by hand")
+                .hint("remove it and the rest of the text by hand")
         })
     }
 

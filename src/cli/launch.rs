@@ -35,7 +35,7 @@ pub(super) struct Started {
 /// A sentence about a program that the system ends together with its starter, as in a Windows job.
 pub(super) fn program_ends_with_starter(program: &str) -> String {
     format!(
-        "{program} ends when the program ends in which this was started, such as an editor; \
+        "{program} ends together with the program that started it, such as an editor; \
          `agent-relay service install --logon` installs a daemon that stays"
     )
 }

@@ -25,7 +25,7 @@ use protocol::{
     help_triggers("--help"),
     example = "agent-relay rename web-2 reviewer",
     note = "Its mail, history, session and subscriptions go along, and so does what `agent-relay restore` needs. If the old name was a directory's, the new one is.",
-    note = "Messages that wait for others keep the old name of their sender. Whoever writes to the old name is told the new one, until another agent takes the old name."
+    note = "Messages that wait for others keep the old name of their sender. Senders to the old name are told the new one, until another agent takes the old name."
 )]
 pub(super) struct Rename {
     /// print one JSON object

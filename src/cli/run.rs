@@ -236,7 +236,7 @@ impl Run {
         let obstacle = if context.config.on_hangup == OnHangup::End {
             "on_hangup is \"end\" in config.toml"
         } else if wrap::agent_cli(command, recipes).is_none() {
-            "the command is no agent CLI"
+            "the command is not an agent CLI"
         } else if !self.is_attached() {
             "there is no terminal"
         } else if !pty::OUTLIVES_TERMINAL {

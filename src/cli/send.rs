@@ -230,8 +230,8 @@ impl One<'_> {
         }
         if sent.recipients == Some(0) {
             let why = match &self.of.topic {
-                None => "nobody is here to receive it".to_owned(),
-                Some(topic) => format!("nobody who is here has subscribed to {}", escaped(topic)),
+                None => "no agent is connected to receive it".to_owned(),
+                Some(topic) => format!("no connected agent subscribes to {}", escaped(topic)),
             };
             return Err(Failure::new(NOT_DELIVERED, why));
         }

@@ -227,7 +227,7 @@ impl Agent<'_> {
             process::spawn_detached(&own_program()?, &arguments, &log).map_err(Failure::because)?;
         if wrapper.ends_with_others() {
             eprint_line(format_args!(
-                "note: {name} ends when the program ends in which this was started, such as an editor"
+                "note: {name} ends together with the program that started it, such as an editor"
             ));
         }
         let deadline = clock::monotonic_ms() + START_MS;

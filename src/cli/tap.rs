@@ -51,7 +51,7 @@ pub(super) struct Tap {
     #[argh(switch)]
     full: bool,
 
-    /// print what has happened to messages and agents, and end
+    /// print past events of messages and agents, and exit
     #[argh(switch)]
     events: bool,
 

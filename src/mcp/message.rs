@@ -91,7 +91,7 @@ pub(super) fn read(line: &[u8]) -> Incoming<'_> {
         line if line.starts_with('{') => match serde_json::from_str(line) {
             Ok(message) => message,
             Err(error) if error.is_data() => {
-                let why = format!("the line is no message: {error}");
+                let why = format!("the line is not a message: {error}");
                 return Incoming::Invalid(Error::new(INVALID_REQUEST, why));
             }
             Err(error) => return not_json(&error.to_string()),

@@ -208,7 +208,7 @@ fn other_key_detaches_and_a_pasted_one_does_not() {
     shell.press("\u{1d}");
     shell.wait_for("Ann runs on");
     let others =
-        format!("agent-relay: --detach-key does not apply: {}", "the command is no agent CLI");
+        format!("agent-relay: --detach-key does not apply: {}", "the command is not an agent CLI");
     let shell = Terminal::wrap_with(&sandbox, &["--detach-key", "ctrl-]"], &["cat"]);
     shell.wait_for(&others);
     let end = Sandbox::with_config("on_hangup = 'end'");

@@ -344,7 +344,7 @@ impl Local {
         match event {
             Event::Error(error) => transport.log(format!("{} ({})", error.message, error.code)),
             Event::Ended(ended) => {
-                transport.log(format!("{ended}; each agent joins by a connection of its own"));
+                transport.log(format!("{ended}; each agent joins over its own connection"));
             }
             _ => {}
         }

@@ -161,7 +161,9 @@ pub enum Unarmed {
 impl fmt::Display for Unarmed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotInteractive(argument) => return write!(f, "`{argument}` is no conversation"),
+            Self::NotInteractive(argument) => {
+                return write!(f, "`{argument}` starts no conversation");
+            }
             Self::Disabled(argument) => return write!(f, "`{argument}` turns hooks off"),
             Self::Version(since) => {
                 return write!(f, "its version is unknown, or older than {since}");

@@ -23,7 +23,7 @@ impl Bridge<'_> {
     pub(super) fn beat_came(&mut self, message: &Message) {
         // The subject shows who published; others may have made the server send it here.
         let Some(host) = subject::present(&message.subject) else {
-            let line = format!("a message that is no beat came as one; {DEPUTY}; ignored");
+            let line = format!("received an invalid beat; {DEPUTY}; ignored");
             self.report("presence", &line);
             return;
         };

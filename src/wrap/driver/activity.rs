@@ -71,7 +71,7 @@ impl ActivityReports {
     pub(super) fn answered(&mut self, now: Moment, client: &Client, answer: Option<Answer>) {
         self.answer = None;
         if let Some(Err(error)) = answer {
-            tracing::info!("the daemon does not take the report of what the agent does: {error}");
+            tracing::info!("the daemon rejected the activity report: {error}");
             // An older daemon does not know the request. Other refusals are temporary.
             self.is_off = matches!(&error, ClientError::Refused(nack) if is_final(nack));
         }

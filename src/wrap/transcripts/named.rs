@@ -97,9 +97,9 @@ fn is_folder_of(folder: &Path, home: &Path, format: &Format) -> bool {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Path => f.write_str("it is no absolute path of a transcript"),
+            Self::Path => f.write_str("it is not an absolute path of a transcript"),
             Self::Folder => f.write_str("it is not where the program keeps transcripts"),
-            Self::Kind => f.write_str("it is no regular file"),
+            Self::Kind => f.write_str("it is not a regular file"),
             Self::Access(error) => error.fmt(f),
             Self::Subagent => f.write_str("it is a subagent's"),
         }

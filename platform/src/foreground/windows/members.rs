@@ -93,7 +93,7 @@ impl Server {
         let now = Instant::now();
         self.starts.retain(|start| now.duration_since(*start) < STARTS_WITHIN);
         if self.starts.len() >= STARTS_MAX {
-            let why = "the console's member server failed too often: look again in a minute";
+            let why = "the console's member server failed repeatedly; retry in a minute";
             return Err(refusal(io::ErrorKind::WouldBlock, why));
         }
         self.starts.push(now);

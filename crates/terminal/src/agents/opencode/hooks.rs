@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(armed(&["run", "hello"], None), Err(Unarmed::NotInteractive("run".into())));
         assert_eq!(
             armed(&["--log-level", "INFO", "serve"], None).unwrap_err().to_string(),
-            "`serve` is no conversation"
+            "`serve` starts no conversation"
         );
         assert_eq!(armed(&["--pure"], None), Err(Unarmed::Disabled("--pure".into())));
         assert!(armed(&["my/project", "--prompt", "run"], None).is_ok());
