@@ -37,7 +37,7 @@ mod tests {
         for (command, name) in [
             (&["claude", "--continue"][..], Some("claude")),
             (&["/opt/bin/codex"], Some("codex")),
-            (&["agy"], Some("antigravity")),
+            (&["agy"], Some("agy")),
             (&["/bin/bash", "-i"], Some("bash")),
             (&["./agent.py"], Some("agent.py")),
             (&[], None),

@@ -4,8 +4,8 @@
 //! user's recipes.toml; `recipe.rs` explains the keys. If the CLI writes transcripts,
 //! `transcript.rs` reads them, and `turn.jsonl` is an example.
 
+mod agy;
 mod aider;
-mod antigravity;
 mod claude;
 mod codex;
 mod copilot;
@@ -45,7 +45,7 @@ pub static AGENTS: &[Agent] = &[
     gemini::AGENT,
     opencode::AGENT,
     aider::AGENT,
-    antigravity::AGENT,
+    agy::AGENT,
     qwen::AGENT,
     copilot::AGENT,
 ];

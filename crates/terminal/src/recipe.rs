@@ -225,7 +225,7 @@ mod tests {
         for agent in ["fish", "python3", "agent", "cat", "node agent.js", "shh", ""] {
             check_choice(agent, "generic");
         }
-        check_choice("/opt/agy", "antigravity");
+        check_choice("/opt/agy", "agy");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::Agent;
 
 pub(super) const AGENT: Agent = Agent {
-    name: "antigravity",
+    name: "agy",
     recipe: include_str!("recipe.toml"),
     transcript: None,
     hooks: None,
