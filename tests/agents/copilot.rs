@@ -105,7 +105,7 @@ fn copilot_messages_wait_for_work_a_dialog_and_half_typed_input() {
     scene.submit("Run it.");
     scene.agent.terminal.wait_for(Cli::Copilot.permission().0);
     let first = scene.send("1\nyes, do it");
-    scene.await_report(&first, "waiting", "asks something");
+    scene.await_report(&first, "waiting", "asks a question");
     assert!(!scene.file("made").exists(), "the dialog was answered");
     scene.agent.terminal.press("1");
     scene.agent.terminal.wait_for("Wait.");

@@ -78,7 +78,7 @@ fn messages_wait_for(cli: Cli, dialogs: impl FnOnce(&str) -> Vec<Dialog>) {
         agent.terminal.wait_for(dialog.sign);
         let asked = model.wait_for_requests(0).len();
         let id = bob.send("Ann", body);
-        await_report(&sandbox, &agent, &id, "waiting", "asks something");
+        await_report(&sandbox, &agent, &id, "waiting", "asks a question");
         agent.wait_until_still();
         agent.terminal.wait_for(dialog.sign);
         assert_eq!(model.wait_for_requests(0).len(), asked, "{} was answered", dialog.name);

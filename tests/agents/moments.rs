@@ -339,7 +339,7 @@ fn claude_question_to_the_person_stays_unanswered() {
         scene.ann().submit("Work asking.");
         scene.ann().terminal.wait_for("Which port is it?");
         let id = scene.bob.send("Ann", "1");
-        await_report(scene.sandbox, &scene.agents["Ann"], &id, "waiting", "asks something");
+        await_report(scene.sandbox, &scene.agents["Ann"], &id, "waiting", "asks a question");
         scene.end_command("asking-read");
         scene.ann().answer("Which port is it?", "\r");
         scene.check_all(&["1"]);

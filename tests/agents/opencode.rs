@@ -111,7 +111,7 @@ fn opencode_messages_wait_for_work_a_dialog_and_half_typed_input() {
     scene.agent.submit("Run it.");
     scene.agent.terminal.wait_for("△ Permission required");
     let first = scene.send("1\nyes, do it");
-    scene.await_report(&first, "waiting", "asks something");
+    scene.await_report(&first, "waiting", "asks a question");
     assert!(!scene.file("made").exists(), "the dialog was answered");
     scene.agent.terminal.press("\r");
     scene.agent.terminal.wait_for("Wait.");

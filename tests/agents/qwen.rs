@@ -85,7 +85,7 @@ fn qwen_messages_wait_for_a_dialog_and_half_typed_input() {
     scene.agent.submit("Run it.");
     scene.agent.terminal.wait_for(Cli::Qwen.permission().0);
     let id = scene.send("1\nyes, do it");
-    scene.await_report(&id, "waiting", "asks something");
+    scene.await_report(&id, "waiting", "asks a question");
     assert!(!scene.file("made").exists(), "the dialog was answered");
     scene.permit();
     assert_eq!(frame_body(&model.wait_for_requests(3)[2].prompt), "1\nyes, do it");

@@ -27,7 +27,7 @@ fn messages_wait_for_a_dialog(cli: Cli, options: &[&str]) {
     let (question, yes) = cli.permission();
     agent.terminal.wait_for(question);
     let id = bob.send("Ann", "1\nyes, do it");
-    await_report(&sandbox, &agent, &id, "waiting", "asks something");
+    await_report(&sandbox, &agent, &id, "waiting", "asks a question");
     // An Enter or the message's text would have answered the dialog.
     agent.terminal.wait_for(question);
     assert!(!workspace.project().join("made").exists(), "the dialog was answered");

@@ -552,13 +552,13 @@ fn all_commands_agree_on_state_and_reason_for_a_shell() {
     let change = |command: &str| drop(run(&sandbox, &[command, "Ann"], DONE));
     change("hold");
     let sent = Sent::to_ann(&sandbox);
-    let held = sent.wait_for(&["holds"]);
+    let held = sent.wait_for(&["on hold"]);
     ann.press("echo half");
     ann.wait_for_row("$ echo half");
     change("release");
     let half_typed = sent.wait_for(&["half typed", "no empty input line"]);
     change("hold");
-    sent.wait_for(&["holds"]);
+    sent.wait_for(&["on hold"]);
     ann.press("\u{15}printf 'in\\x1b[?1049hfull screen'; read answer; printf '\\x1b[?1049lout\\n'; sleep 1000\r");
     ann.wait_for("full screen");
     change("release");
@@ -584,7 +584,7 @@ fn all_commands_agree_on_state_and_reason_for_an_agent() {
     ann.press("menu\r");
     ann.wait_for("❯ 1. Yes");
     let sent = Sent::to_ann(&sandbox);
-    sent.wait_for(&["asks something"]);
+    sent.wait_for(&["asks a question"]);
     ann.press("1say Bob I am still at work.\r");
     ann.wait_for("still at work.>>>");
     sent.wait_for(&["the agent is at work"]);

@@ -152,7 +152,7 @@ fn screens() -> [(u16, u16, Expect); 3] {
             expect![[r#"
                 3 agents, 1 here  1 message for you  ENDPOINT
                    NAME  PROGRAM  WHERE  STATE       FOR  MAIL  WHY
-                   Ann   lines    ~      here, held  N s  1     N s: its messages are on hold
+                   Ann   lines    ~      here, held  N s  1     N s: its messages are on hold: …
                    Bob                   away        N s  1
                 1 away without mail: Cid
                 Ann: ~; its messages are typed; 1 waiting, the oldest for N s
@@ -192,11 +192,11 @@ fn screens() -> [(u16, u16, Expect); 3] {
             expect![[r#"
                 3 agents, 1 here  1 message for you  ENDPOINT
                    NAME  PROGRAM  WHERE  STATE       FOR  MAIL  WHY                                                                     │ SCREEN of Ann
-                   Ann   lines    ~      here, held  N s  1     N s: its messages are on hold: `agent-relay release Ann`           │ ready
+                   Ann   lines    ~      here, held  N s  1     N s: its messages are on hold: `agent-relay release Ann`                │ ready
                    Bob                   away        N s  1                                                                             │
                 1 away without mail: Cid                                                                                                │
                 Ann: ~; its messages are typed; 1 waiting, the oldest for N s                                                           │
-                  its messages are on hold: `agent-relay release Ann`                                                              │
+                  its messages are on hold: `agent-relay release Ann`                                                                   │
                 MESSAGES                                                                                                                │
                 HH:MM:SS xxxxxxxx  @operator -> Bob: Are you there?                                                                     │
                 HH:MM:SS xxxxxxxx  @operator -> Ann: Take the tests. All of them.                                                       │
