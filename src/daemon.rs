@@ -351,6 +351,8 @@ impl Keeper<'_> {
             }
             match self.listen_again() {
                 Ok(new_acceptor) => {
+                    let endpoint = &self.lock.endpoint;
+                    tracing::warn!("{at} was removed or taken: listening at {endpoint} again");
                     mem::replace(&mut acceptor, new_acceptor).stop();
                     at = self.lock.endpoint.clone();
                     fails = None;
@@ -403,9 +405,7 @@ impl Keeper<'_> {
     fn must_listen_again(&mut self, listener: &Listener, at: &Endpoint) -> bool {
         match listener.endpoint_state() {
             Ok(EndpointState::Mine) => return false,
-            Ok(EndpointState::Gone) => {
-                tracing::warn!("{} was removed, and is created again", self.lock.endpoint);
-            }
+            Ok(EndpointState::Gone) => {}
             // If an earlier round moved the endpoint already, only listening there failed.
             Ok(EndpointState::Foreign) if self.lock.endpoint == *at => return self.leave_taken(),
             Ok(EndpointState::Foreign) => {}
@@ -440,7 +440,7 @@ impl Keeper<'_> {
     }
 
     fn listen_again(&self) -> io::Result<Acceptor> {
-        let listener = Listener::bind_for(&self.lock.endpoint, &self.context.owner)?;
+        let listener = Listener::bind_again(&self.lock.endpoint, &self.context.owner)?;
         self.lock.write_endpoint_file()?;
         let arriving = self.arriving.clone();
         Acceptor::start(listener, arriving, self.run_acceptor, &self.context.inbox)

@@ -72,6 +72,17 @@ impl Listener {
         imp::Listener::bind(endpoint, user).map(Self)
     }
 
+    /// Listens at an endpoint again, as [`Listener::bind_for`] does. On Unix, a directory that was
+    /// removed with its socket is made again, for this user only.
+    ///
+    /// # Errors
+    /// If the directory cannot be made; else as [`Listener::bind_for`].
+    pub fn bind_again(endpoint: &Endpoint, user: &User) -> io::Result<Self> {
+        #[cfg(unix)]
+        imp::restore_directory(endpoint)?;
+        Self::bind_for(endpoint, user)
+    }
+
     /// Starts to listen for processes of this user that have at least the rights of this process.
     /// On Windows, processes that are not elevated cannot connect to an elevated listener. On other
     /// systems, all processes of a user have the same rights.

@@ -254,6 +254,14 @@ fn directory_error(endpoint: &Endpoint) -> Option<io::Error> {
     Some(refusal(why.kind(), format!("{why}; choose another endpoint")))
 }
 
+/// Makes the directory of a socket if it is missing.
+pub(crate) fn restore_directory(endpoint: &Endpoint) -> io::Result<()> {
+    match Path::new(endpoint.as_text()).parent() {
+        Some(directory) if !directory.exists() => paths::make_private_dir(directory),
+        _ => Ok(()),
+    }
+}
+
 /// Removes a socket of this user without a listener, and refuses any other object.
 fn remove_stale_socket(endpoint: &Endpoint) -> io::Result<()> {
     let Some(metadata) = look(endpoint)? else { return Ok(()) };

@@ -2,8 +2,9 @@
 
 use super::attack::Pair;
 use platform::{
+    endpoint::Endpoint,
     lock::Lock,
-    paths::make_private_dir,
+    paths::{check_private, make_private_dir},
     transport::{Listener, Stream},
 };
 use serde_json::json;
@@ -13,7 +14,7 @@ use std::{
     process::Command,
 };
 use testkit::{
-    sandbox::Sandbox,
+    sandbox::{Daemon, Sandbox},
     waiting::{output, until},
 };
 
@@ -85,7 +86,7 @@ fn link_at_the_socket_path_is_not_followed() {
     expect_left_alone(&sandbox, NO_SOCKET);
     assert_eq!(fs::read_to_string(&target).unwrap(), "somebody's notes");
     fs::remove_file(&target).unwrap();
-    let endpoint = platform::endpoint::Endpoint::parse(target.as_os_str()).unwrap();
+    let endpoint = Endpoint::parse(target.as_os_str()).unwrap();
     let _listener = Listener::bind(&endpoint).unwrap();
     let refused = sandbox.run(["up", "--foreground"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
@@ -189,6 +190,25 @@ fn removed_socket_is_made_again_and_connections_stay() {
     sandbox.join("Newcomer");
     pair.talk(20);
     assert!(sandbox.is_up());
+}
+
+#[test]
+fn removed_directory_of_the_socket_is_made_again() {
+    let sandbox = Sandbox::empty();
+    let directory = sandbox.directory().join("a/b");
+    make_private_dir(&directory).unwrap();
+    let endpoint = Endpoint::inside(&directory, "relay").unwrap();
+    let relay = |line: &[&str]| {
+        let mut command = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
+        command.arg("--home").arg(sandbox.home()).args(["--endpoint", endpoint.as_text()]);
+        command.args(line);
+        command
+    };
+    let _daemon = Daemon::start(relay(&["up", "--foreground"]));
+    fs::remove_dir_all(directory.parent().unwrap()).unwrap();
+    until("the daemon listens again", || Stream::connect(&endpoint).is_ok());
+    check_private(&directory).unwrap();
+    assert!(output(relay(&["status"])).status.success());
 }
 
 /// The daemon uses no other path: its user has put the file there, and can move it away.
