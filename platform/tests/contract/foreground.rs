@@ -264,7 +264,7 @@ pub(crate) fn member_server_restarts_are_limited() {
     let mut observer = Observer::new(&screen.pty, Some(role_command("exit", &["1"])));
     let errors: Vec<String> = (0..10).map(|_| observer.look().unwrap_err().to_string()).collect();
     assert!(errors[0].contains("ended"), "{errors:#?}");
-    assert!(errors[9].contains("failed too often"), "{errors:#?}");
+    assert!(errors[9].contains("failed repeatedly"), "{errors:#?}");
     let mut other = Observer::new(&screen.pty, Some(role_command("wait", &[])));
     let error = other.look().unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
